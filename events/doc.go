@@ -24,17 +24,17 @@
 //
 // Readers may rely on these rules; each has a test.
 //
-//	 #  rule
-//	 1  requested is on disk before the command starts
-//	 2  spawned precedes every output event of its execution, and every output
-//	    event precedes settled, except bytes that settled itself declares cut off
-//	 3  an execution has exactly one settled or refused; a mailbox record has
-//	    exactly one acknowledged
-//	 4  output offsets have no gaps and no overlaps; settled carries the counts
-//	    and a SHA-256 of each stream
-//	 5  an unknown kind is carried, and stops no fold
-//	 6  secret values, and inputs, are replaced before they reach the ledger
-//	 7  a lifecycle event carries the hash of its session's previous one
+//	#  rule
+//	1  requested is on disk before the command starts
+//	2  spawned precedes every output event of its execution, and every output
+//	   event precedes settled, except bytes that settled itself declares cut off
+//	3  an execution has exactly one settled or refused; a mailbox record has
+//	   exactly one acknowledged
+//	4  output offsets have no gaps and no overlaps; settled carries the counts
+//	   and a SHA-256 of each stream
+//	5  an unknown kind is carried, and stops no fold
+//	6  secret values, and inputs, are replaced before they reach the ledger
+//	7  a lifecycle event carries the hash of its session's previous one
 //
 // Lifecycle order is the stream sequence ([Event.Seq]) and output order is the
 // byte offset ([Output.Offset]); never the clock. The two streams are joined by
