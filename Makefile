@@ -1,0 +1,38 @@
+# The same steps as .ci/run, one by one.
+
+GOLANGCI = github.com/golangci/golangci-lint/v2/cmd/golangci-lint@v2.15.0
+
+.PHONY: all build install test race lint fmt fuzz cross ci clean
+
+all: build test lint
+
+build: ## the binary, in ./yieldlog
+	go build -o yieldlog ./cmd/yieldlog
+
+install: ## the binary, in $GOBIN
+	go install ./cmd/yieldlog
+
+test:
+	go test -timeout 20m ./...
+
+race:
+	go test -race -p 1 -timeout 20m ./...
+
+lint:
+	go run $(GOLANGCI) run ./...
+
+fmt:
+	go run $(GOLANGCI) fmt ./...
+
+fuzz: ## every fuzz target, a short while
+	.ci/run fuzz
+
+cross: ## what does not run here must at least compile
+	GOOS=darwin GOARCH=arm64 go build -o /dev/null ./cmd/yieldlog
+	GOOS=windows GOARCH=amd64 go build -o /dev/null ./cmd/yieldlog
+
+ci:
+	.ci/run
+
+clean:
+	rm -rf yieldlog dist

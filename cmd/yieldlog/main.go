@@ -1,0 +1,108 @@
+// Command yieldlog runs shell commands for AI agents and keeps a durable,
+// replayable ledger of everything that happened.
+//
+// Each subcommand is one file that wires packages together; what they do lives
+// in those packages. This file maps errors to exit codes and to JSON, the only
+// place that does.
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/signal"
+	"strings"
+	"syscall"
+)
+
+func main() {
+	os.Exit(run(os.Args[1:], os.Stdin, os.Stdout, os.Stderr))
+}
+
+// run is main with its surroundings passed in; it returns the exit code.
+func run(args []string, in io.Reader, out, errOut io.Writer) int {
+	// A reader that goes away (| head) ends a command, it is no crash.
+	signal.Ignore(syscall.SIGPIPE)
+	ctx, cancel := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	defer cancel()
+	a := &app{in: in, out: out, err: errOut}
+	root := newRoot(a)
+	root.SetArgs(args)
+	return a.report(root.ExecuteContext(ctx))
+}
+
+// Errors that a subcommand returns to choose its exit code.
+var (
+	errUsage    = errors.New("usage")
+	errNotFound = errors.New("not found")
+	errFindings = errors.New("findings")
+)
+
+// statusError ends yieldlog with the exit status of the command that it ran.
+type statusError struct{ code int }
+
+func (e statusError) Error() string { return fmt.Sprintf("the command ended with status %d", e.code) }
+
+// An exit is one way to end: the help lists them, and --json prints the word.
+type exit struct {
+	code    int
+	word    string
+	meaning string
+	is      func(error) bool
+}
+
+// exits is in order of precedence; the last one takes every error.
+var exits = []exit{
+	{0, "ok", "success", func(err error) bool { return err == nil || errors.Is(err, syscall.EPIPE) }},
+	{2, "usage", "wrong flags, arguments or settings", isErr(errUsage)},
+	{3, "not_found", "no such session or execution, or the id is ambiguous", isErr(errNotFound)},
+	{5, "findings", "verify or doctor found something wrong", isErr(errFindings)},
+	{1, "error", "anything else that failed", func(error) bool { return true }},
+}
+
+func isErr(target error) func(error) bool {
+	return func(err error) bool { return errors.Is(err, target) }
+}
+
+// exitHelp is the part of the help that lists the exit codes.
+func exitHelp() string {
+	var b strings.Builder
+	b.WriteString("Exit codes:\n")
+	for _, e := range exits {
+		fmt.Fprintf(&b, "  %d  %s\n", e.code, e.meaning)
+	}
+	b.WriteString("  exec passes the status of its command on; 125 means that it could not start\n")
+	return b.String()
+}
+
+// report tells the user about err, once, and returns the exit code.
+func (a *app) report(err error) int {
+	var status statusError
+	if errors.As(err, &status) {
+		return status.code
+	}
+	for _, e := range exits {
+		if !e.is(err) {
+			continue
+		}
+		if e.code != 0 {
+			a.tell(e, err)
+		}
+		return e.code
+	}
+	return 1
+}
+
+func (a *app) tell(e exit, err error) {
+	if !a.json {
+		fmt.Fprintf(a.err, "yieldlog: %v\n", err)
+		return
+	}
+	// Nothing is left to do if stderr is gone too.
+	_ = json.NewEncoder(a.err).Encode(map[string]any{
+		"schema": jsonSchema, "error": e.word, "message": err.Error(), "exit_code": e.code,
+	})
+}

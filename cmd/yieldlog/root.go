@@ -1,0 +1,66 @@
+package main
+
+import (
+	"encoding/json"
+	"fmt"
+	"io"
+
+	"github.com/spf13/cobra"
+)
+
+// jsonSchema is the version of everything that --json prints. It grows when a
+// field changes its meaning or goes; new fields alone do not change it.
+const jsonSchema = 1
+
+// app is what the subcommands share: the streams and the flags that all take.
+type app struct {
+	in       io.Reader
+	out, err io.Writer
+	dir      string
+	json     bool
+}
+
+func newRoot(a *app) *cobra.Command {
+	root := &cobra.Command{
+		Use:   "yieldlog",
+		Short: "Run shell commands for AI agents, and keep a ledger of everything that happened",
+		Long: `yieldlog runs shell commands for AI agents, over MCP, and keeps a durable,
+replayable ledger of everything that happened.
+
+` + exitHelp(),
+		SilenceErrors: true,
+		SilenceUsage:  true,
+		Args:          usageArgs(cobra.NoArgs),
+		RunE:          func(c *cobra.Command, _ []string) error { return c.Help() },
+	}
+	root.SetIn(a.in)
+	root.SetOut(a.out)
+	root.SetErr(a.err)
+	root.SetFlagErrorFunc(func(_ *cobra.Command, err error) error { return fmt.Errorf("%w: %w", errUsage, err) })
+	root.PersistentFlags().StringVar(&a.dir, "dir", "", "state directory (default $YIELDLOG_DIR, or yieldlog below $XDG_STATE_HOME)")
+	root.PersistentFlags().BoolVar(&a.json, "json", false, "print JSON, with its schema version")
+	root.AddCommand(
+		newVersion(a),
+	)
+	return root
+}
+
+// usageArgs is check with its failure marked as a wrong use.
+func usageArgs(check cobra.PositionalArgs) cobra.PositionalArgs {
+	return func(c *cobra.Command, args []string) error {
+		if err := check(c, args); err != nil {
+			return fmt.Errorf("%w: %w", errUsage, err)
+		}
+		return nil
+	}
+}
+
+// printJSON prints v under its name, beside the schema version.
+func (a *app) printJSON(name string, v any) error {
+	enc := json.NewEncoder(a.out)
+	enc.SetEscapeHTML(false)
+	if err := enc.Encode(map[string]any{"schema": jsonSchema, name: v}); err != nil {
+		return fmt.Errorf("printing: %w", err)
+	}
+	return nil
+}
