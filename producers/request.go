@@ -1,0 +1,53 @@
+package producers
+
+import (
+	"time"
+
+	"github.com/yieldlog/yieldlog/events"
+)
+
+// DefaultDelay, as a request's Yield or Timeout, asks for the configured default.
+const DefaultDelay time.Duration = -1
+
+// Request asks for a command.
+type Request struct {
+	// Owner is who asks; "" is [events.RootOwner].
+	Owner string
+	// Command is the text for the shell.
+	Command string
+	// Name is a label for people.
+	Name string
+	// Cwd is the directory to run in: "" is the configured default, and a
+	// relative path is relative to that.
+	Cwd string
+	// Shell is what the caller named. It is recorded and has no effect: the
+	// operator chooses the shell.
+	Shell string
+	// SideEffects are the declared categories; at least one of [SideEffects].
+	SideEffects []string
+	// Env is laid over the environment. Its values are never recorded.
+	Env map[string]string
+	// Stdin is written to the command once it runs.
+	Stdin string
+	// CloseStdin closes the input after Stdin.
+	CloseStdin bool
+	// Yield is how long the call waits before it returns with a handle: 0
+	// returns at once, [DefaultDelay] waits as long as configured.
+	Yield time.Duration
+	// Timeout ends the command: 0 is never, [DefaultDelay] as configured.
+	Timeout time.Duration
+	// TTY, if set, runs the command in a terminal of that size.
+	TTY *events.Size
+	// Monitor delivers the output's lines through the mailbox as they come.
+	Monitor bool
+	// Client holds the caller's correlation ids.
+	Client map[string]string
+	// Trace is the caller's W3C traceparent.
+	Trace string
+}
+
+// reads reports whether the request declares that it changes nothing, and so
+// may overlap with others that do the same.
+func (r Request) reads() bool {
+	return len(r.SideEffects) == 1 && r.SideEffects[0] == sideEffectNone
+}
