@@ -1,0 +1,37 @@
+// Package ledger keeps events in an embedded NATS JetStream: it hosts or joins
+// the server of one state directory, appends, reads and follows. It is the only
+// package that knows NATS.
+//
+// # Streams
+//
+// Session, execution and mailbox events live in one stream, LIFECYCLE, whose
+// sequence is their order. Output lives in segments, OUTPUT_000001 and on, that
+// are sealed when they are full and deleted whole when they are pruned; within
+// an execution the byte offset is the order.
+//
+// Events are published to ingest subjects, one a stream, and are stored under
+// their own subjects (a subject transform). What was stored is published again
+// under its own subject, so a subscriber to yieldlog.> sees exactly what the
+// ledger holds, with its sequence, and nothing that it refused. A sealed
+// segment refuses whatever comes after the seal, so output cannot change its
+// order when it moves to the next segment.
+//
+// # What may be relied on
+//
+//   - An acknowledged append is durable, and is not stored twice.
+//   - Appends of one process to one session keep their order. Nothing is said
+//     about the order of lifecycle events beside output events: those are
+//     joined by byte offset.
+//   - A reader sees events in sequence order without gaps; after a reconnect it
+//     goes on where it was.
+//
+// # Goroutines
+//
+//	who                     owns
+//	outbox ack handlers (2) the front of the lifecycle and of the output queue
+//	outbox watch            noticing that appends stall; resending
+//	segment watch (host)    rolling and sealing segments
+//	server (host)           everything below the socket
+//
+// Everything else runs on the callers' goroutines.
+package ledger

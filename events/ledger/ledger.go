@@ -1,0 +1,223 @@
+package ledger
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"sync"
+	"time"
+
+	"github.com/yieldlog/yieldlog/events"
+)
+
+// Sync says when an append is acknowledged.
+type Sync string
+
+// The sync settings. Always acknowledges after fsync: an event survives a power
+// cut. Relaxed acknowledges after write: it survives the death of every
+// process, but a power cut may take the last moments.
+const (
+	SyncAlways  Sync = ""
+	SyncRelaxed Sync = "relaxed"
+)
+
+// Options say which ledger to open, and its limits. Sizes are in bytes.
+type Options struct {
+	// Dir is the state directory. It is created when it is not there.
+	Dir string
+	// Sync is when an append is acknowledged; the zero value is the durable one.
+	Sync Sync
+	// MaxBytes bounds the ledger on disk; 0 means 10 GiB.
+	MaxBytes int64
+	// SegmentBytes is the size at which an output segment is sealed; 0 means 256 MiB.
+	SegmentBytes int64
+	// FreeFloor is the free disk space below which new work is refused; 0 means 256 MiB.
+	FreeFloor int64
+	// ReadOnly opens an existing ledger without appending to it.
+	ReadOnly bool
+	// Logger takes what an operator should know; nil discards it.
+	Logger *slog.Logger
+}
+
+func (o Options) withDefaults() Options {
+	if o.MaxBytes == 0 {
+		o.MaxBytes = 10 << 30
+	}
+	if o.SegmentBytes == 0 {
+		o.SegmentBytes = 256 << 20
+	}
+	if o.FreeFloor == 0 {
+		o.FreeFloor = 256 << 20
+	}
+	if o.Logger == nil {
+		o.Logger = slog.New(slog.DiscardHandler)
+	}
+	return o
+}
+
+// The errors that callers tell apart.
+var (
+	// ErrExists says that the one event which a subject may hold is there already.
+	ErrExists = errors.New("the event exists already")
+	// ErrClosed says that the ledger was closed.
+	ErrClosed = errors.New("the ledger is closed")
+	// ErrUnavailable says that appends are not being acknowledged.
+	ErrUnavailable = errors.New("the ledger does not answer")
+	// ErrNoSpace says that the disk is too full for new work.
+	ErrNoSpace = errors.New("the ledger's disk is too full for new work")
+	// ErrReadOnly says that the ledger was opened for reading.
+	ErrReadOnly = errors.New("the ledger was opened for reading only")
+)
+
+// Ledger is one open ledger. Its methods are safe for concurrent use.
+type Ledger struct {
+	opts      Options
+	store     *store
+	lifecycle *lane
+	output    *lane
+	chain     chain
+	positions positions
+
+	mu     sync.Mutex
+	taps   map[int]func(events.Event)
+	tapSeq int
+
+	stop context.CancelFunc
+	wg   sync.WaitGroup
+}
+
+// Open opens the ledger of a state directory: it hosts the server, or joins the
+// process that does. The error says what to do when the ledger cannot be opened.
+func Open(ctx context.Context, o Options) (*Ledger, error) {
+	o = o.withDefaults()
+	st, err := openStore(ctx, o)
+	if err != nil {
+		return nil, fmt.Errorf("opening the ledger in %s: %w", o.Dir, err)
+	}
+	l := &Ledger{opts: o, store: st, taps: map[int]func(events.Event){}}
+	run, cancel := context.WithCancel(context.WithoutCancel(ctx))
+	l.stop = cancel
+	if l.lifecycle, err = newLane(l, maxLifecycleQueue, maxLifecycleInFlight); err == nil {
+		l.output, err = newLane(l, maxOutputQueue, maxOutputInFlight)
+	}
+	if err != nil {
+		cancel()
+		return nil, errors.Join(fmt.Errorf("opening the ledger in %s: %w", o.Dir, err), st.close())
+	}
+	l.wg.Go(func() { l.watch(run) })
+	return l, nil
+}
+
+// Close waits up to ten seconds for what was posted, and closes. A host shuts
+// its server down cleanly.
+func (l *Ledger) Close() error {
+	ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
+	defer cancel()
+	err := errors.Join(l.lifecycle.drain(ctx), l.output.drain(ctx))
+	l.stop()
+	l.wg.Wait()
+	l.lifecycle.close()
+	l.output.close()
+	return errors.Join(err, l.store.close())
+}
+
+// Append appends a lifecycle event and returns it once it is durable, with Seq,
+// ID, Time and Prev filled in. It returns [ErrExists] when the event is of a
+// unique kind and its subject is taken. When ctx ends first the event may still
+// be appended.
+func (l *Ledger) Append(ctx context.Context, e events.Event) (events.Event, error) {
+	type result struct {
+		e   events.Event
+		err error
+	}
+	c := make(chan result, 1)
+	if err := l.Post(ctx, e, func(e events.Event, err error) { c <- result{e, err} }); err != nil {
+		return e, err
+	}
+	select {
+	case r := <-c:
+		return r.e, r.err
+	case <-ctx.Done():
+		return e, fmt.Errorf("appending %s: %w", e.Kind(), ctx.Err())
+	}
+}
+
+// Post queues an event and returns. It fills in ID, Time and Prev. Events of
+// one session keep their order among lifecycle events, and those of one
+// execution among output events. Post waits while the outbox is full. done, if
+// not nil, is called exactly once, in order, when the event is durable or was
+// refused; it must not wait.
+func (l *Ledger) Post(ctx context.Context, e events.Event, done func(events.Event, error)) error {
+	if l.opts.ReadOnly {
+		return ErrReadOnly
+	}
+	if e.ID == "" {
+		e.ID = events.NewID()
+	}
+	if e.Time.IsZero() {
+		e.Time = time.Now().UTC()
+	}
+	if done == nil {
+		done = func(events.Event, error) {}
+	}
+	if e.Class() == events.ClassOutput {
+		return l.postOutput(ctx, e, done)
+	}
+	return l.postLifecycle(ctx, e, done)
+}
+
+// Tap calls fn for each event that this process appended, once it is durable
+// and before its done is called: lifecycle events in order, and output events
+// in order, the two concurrently. fn must not wait.
+func (l *Ledger) Tap(fn func(events.Event)) (remove func()) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.tapSeq++
+	id := l.tapSeq
+	l.taps[id] = fn
+	return func() {
+		l.mu.Lock()
+		defer l.mu.Unlock()
+		delete(l.taps, id)
+	}
+}
+
+func (l *Ledger) tell(e events.Event) {
+	l.mu.Lock()
+	fns := make([]func(events.Event), 0, 4)
+	for _, fn := range l.taps {
+		fns = append(fns, fn)
+	}
+	l.mu.Unlock()
+	for _, fn := range fns {
+		fn(e)
+	}
+}
+
+// Writable is nil when new work may start, and otherwise says why not:
+// [ErrReadOnly], [ErrNoSpace] or [ErrUnavailable].
+func (l *Ledger) Writable() error {
+	if l.opts.ReadOnly {
+		return ErrReadOnly
+	}
+	if free, err := freeBytes(l.opts.Dir); err == nil && free < l.opts.FreeFloor {
+		return fmt.Errorf("%w: %d MiB are free in %s and %d MiB must stay free; make room, or prune old output with `yieldlog prune`",
+			ErrNoSpace, free>>20, l.opts.Dir, l.opts.FreeFloor>>20)
+	}
+	if since := l.StalledSince(); !since.IsZero() {
+		return fmt.Errorf("%w: appends have waited for %s; running commands wait, and go on when it answers again",
+			ErrUnavailable, time.Since(since).Round(time.Second))
+	}
+	return nil
+}
+
+// StalledSince is when the oldest append was sent that should have been
+// acknowledged by now, and zero when appends go through.
+func (l *Ledger) StalledSince() time.Time {
+	a, b := l.lifecycle.stalledSince(), l.output.stalledSince()
+	if a.IsZero() || (!b.IsZero() && b.Before(a)) {
+		return b
+	}
+	return a
+}

@@ -1,0 +1,204 @@
+package ledger
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/yieldlog/yieldlog/events"
+)
+
+func open(t *testing.T, dir string) *Ledger {
+	t.Helper()
+	l, err := Open(t.Context(), Options{Dir: dir})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := l.Close(); err != nil {
+			t.Error(err)
+		}
+	})
+	return l
+}
+
+func event(session, id string, b events.Body) events.Event {
+	if id == "" {
+		id = session
+	}
+	return events.Event{Session: session, Subject: id, Owner: events.RootOwner, Body: b}
+}
+
+func TestAppendAndRead(t *testing.T) {
+	l := open(t, t.TempDir())
+	ctx := t.Context()
+	var tapped []events.Kind
+	defer l.Tap(func(e events.Event) { tapped = append(tapped, e.Kind()) })()
+	for _, b := range []events.Body{events.Opened{Program: "test"}, events.Closed{Reason: "done"}} {
+		e, err := l.Append(ctx, event("S", "", b))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if e.Seq == 0 || e.ID == "" {
+			t.Fatalf("appended %+v without sequence or id", e)
+		}
+	}
+	if len(tapped) != 2 {
+		t.Errorf("tapped %v", tapped)
+	}
+	prev := ""
+	for r, err := range l.ReadRaw(ctx, events.Filter{Session: "S"}, 1, 0) {
+		if err != nil {
+			t.Fatal(err)
+		}
+		e, err := decode(r)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if e.Prev != prev {
+			t.Errorf("%s carries prev %q, want %q", e.Kind(), e.Prev, prev)
+		}
+		prev = events.Hash(r.Message)
+	}
+	if prev == "" {
+		t.Error("read nothing")
+	}
+}
+
+func TestUniqueKindIsAppendedOnce(t *testing.T) {
+	l := open(t, t.TempDir())
+	var wg sync.WaitGroup
+	errs := make(chan error, 8)
+	for range 8 {
+		wg.Go(func() {
+			_, err := l.Append(t.Context(), event("S", "E", events.Settled{Status: events.StatusCompleted}))
+			errs <- err
+		})
+	}
+	wg.Wait()
+	won := 0
+	for range 8 {
+		switch err := <-errs; {
+		case err == nil:
+			won++
+		case !errors.Is(err, ErrExists):
+			t.Error(err)
+		}
+	}
+	if won != 1 {
+		t.Errorf("%d of 8 settlements were appended", won)
+	}
+}
+
+// TestOutputFromAnyOffset writes chunks of odd sizes and reads ranges, with and
+// without the positions that the writer remembers.
+func TestOutputFromAnyOffset(t *testing.T) {
+	l := open(t, t.TempDir())
+	rnd := rand.New(rand.NewPCG(1, 2))
+	var want []byte
+	var wg sync.WaitGroup
+	for i := range 300 {
+		chunk := bytes.Repeat([]byte(fmt.Sprintf("%04d ", i)), 1+rnd.IntN(400))
+		wg.Add(1)
+		err := l.Post(t.Context(), event("S", "E", events.Output{Stream: events.KindStdout, Offset: int64(len(want)), Data: chunk}),
+			func(_ events.Event, err error) {
+				if err != nil {
+					t.Error(err)
+				}
+				wg.Done()
+			})
+		if err != nil {
+			t.Fatal(err)
+		}
+		want = append(want, chunk...)
+	}
+	wg.Wait()
+	for i := range 60 {
+		if i%2 == 0 {
+			l.positions = positions{}
+		}
+		from := rnd.IntN(len(want))
+		to := from + rnd.IntN(len(want)-from+1)
+		var got []byte
+		for e, err := range l.Output(t.Context(), "S", "E", int64(from), int64(to)) {
+			if err != nil {
+				t.Fatal(err)
+			}
+			o := e.Body.(events.Output)
+			if o.Offset != int64(from+len(got)) {
+				t.Fatalf("chunk at %d, want %d", o.Offset, from+len(got))
+			}
+			got = append(got, o.Data...)
+		}
+		if !bytes.Equal(got, want[from:to]) {
+			t.Fatalf("bytes [%d,%d) differ: got %d bytes", from, to, len(got))
+		}
+	}
+}
+
+func TestFollowCatchesUpAndGoesOn(t *testing.T) {
+	l := open(t, t.TempDir())
+	post := func(i int) {
+		if _, err := l.Append(t.Context(), event("S", "E", events.Queued{Ahead: i})); err != nil {
+			t.Error(err)
+		}
+	}
+	for i := range 10 {
+		post(i)
+	}
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	defer cancel()
+	next := 0
+	for e, err := range l.Follow(ctx, events.Filter{Session: "S"}, 1) {
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got := e.Body.(events.Queued).Ahead; got != next {
+			t.Fatalf("followed %d, want %d", got, next)
+		}
+		next++
+		if next == 30 {
+			break
+		}
+		if next >= 10 {
+			go post(next)
+		}
+	}
+	if next != 30 {
+		t.Errorf("followed %d events, want 30", next)
+	}
+}
+
+func TestAskTheSession(t *testing.T) {
+	l := open(t, t.TempDir())
+	if _, err := l.Ask(t.Context(), "S", nil); !errors.Is(err, ErrNoSession) {
+		t.Errorf("asked nobody: %v", err)
+	}
+	stop, err := l.Serve("S", func(_ context.Context, req []byte) []byte { return append(req, '!') })
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer stop()
+	got, err := l.Ask(t.Context(), "S", []byte("hey"))
+	if err != nil || string(got) != "hey!" {
+		t.Errorf("got %q, %v", got, err)
+	}
+}
+
+func BenchmarkAppend(b *testing.B) {
+	l, err := Open(b.Context(), Options{Dir: b.TempDir()})
+	if err != nil {
+		b.Fatal(err)
+	}
+	defer func() { _ = l.Close() }()
+	for b.Loop() {
+		if _, err := l.Append(b.Context(), event("S", "E", events.Queued{})); err != nil {
+			b.Fatal(err)
+		}
+	}
+}

@@ -1,0 +1,464 @@
+package ledger
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"strconv"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/nats-io/nats.go"
+
+	"github.com/yieldlog/yieldlog/events"
+)
+
+// The bounds of the outbox. In-flight output is small because each message is
+// synced by itself: more of them only delays the lifecycle events beside them.
+const (
+	maxLifecycleQueue    = 8 << 20 // bytes
+	maxLifecycleInFlight = 256     // messages
+	maxOutputQueue       = 16 << 20
+	maxOutputInFlight    = 8
+
+	// stallAfter is how long an append may take before new work is refused.
+	stallAfter = 3 * time.Second
+	// resendAfter is how long an append may take before it is sent again.
+	resendAfter = 5 * time.Second
+)
+
+// The JetStream error codes that the outbox acts on.
+const (
+	codeWrongLastSequence = 10071
+	codeSealed            = 10109
+)
+
+// An entry is one event on its way. Its fields belong to the lane's lock.
+type entry struct {
+	event events.Event
+	msg   events.Message
+	prev  string // the chain head before the event, for a refusal
+	hash  string // the chain head that the event is
+	done  func(events.Event, error)
+
+	stream  string    // the stream that holds it, once it is stored
+	attempt uint64    // the attempt that is in flight, 0 when none is
+	first   time.Time // when it was first sent
+	sent    time.Time // when it was last sent
+	state   entryState
+	err     error
+}
+
+type entryState int
+
+const (
+	waiting entryState = iota
+	inFlight
+	stored
+	refused
+	checking // an answer that needs a look at the ledger
+)
+
+// A lane is a bounded queue that publishes in order and resends from its oldest
+// unacknowledged entry (go-back-N): entries leave at the front only, so nothing
+// is overtaken, and an entry keeps its id, so nothing is stored twice.
+type lane struct {
+	l           *Ledger
+	maxBytes    int
+	maxInFlight int
+	inbox       string
+	sub         *nats.Subscription
+
+	mu       sync.Mutex
+	room     *sync.Cond // signalled when the queue shrinks, and at the end
+	queue    []*entry
+	bytes    int
+	flying   int
+	attempts uint64
+	// holding stops sending after a failure until nothing is in flight: what
+	// was sent behind the failed entry must be refused or resent behind it.
+	holding bool
+	retryAt time.Time
+	closed  bool
+}
+
+func newLane(l *Ledger, maxBytes, maxInFlight int) (*lane, error) {
+	n := &lane{l: l, maxBytes: maxBytes, maxInFlight: maxInFlight, inbox: nats.NewInbox()}
+	n.room = sync.NewCond(&n.mu)
+	sub, err := l.store.nc.Subscribe(n.inbox+".*", n.onAck)
+	if err != nil {
+		return nil, fmt.Errorf("subscribing to acknowledgements: %w", err)
+	}
+	n.sub = sub
+	return n, nil
+}
+
+// put adds an entry whose event is not encoded yet: prepare runs under the
+// lane's lock, in the order of the queue.
+func (n *lane) put(ctx context.Context, e *entry, prepare func() error) error {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	if n.bytes >= n.maxBytes {
+		stop := context.AfterFunc(ctx, n.wake)
+		defer stop()
+	}
+	for n.bytes >= n.maxBytes && !n.closed && ctx.Err() == nil {
+		n.room.Wait()
+	}
+	if n.closed {
+		return ErrClosed
+	}
+	if err := ctx.Err(); err != nil {
+		return fmt.Errorf("waiting for room in the outbox: %w", err)
+	}
+	if err := prepare(); err != nil {
+		return err
+	}
+	n.queue = append(n.queue, e)
+	n.bytes += len(e.msg.Data)
+	n.send()
+	return nil
+}
+
+func (n *lane) wake() {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	n.room.Broadcast()
+}
+
+// send publishes what may be published. The caller holds the lock.
+func (n *lane) send() {
+	if n.holding || time.Now().Before(n.retryAt) {
+		return
+	}
+	for _, e := range n.queue {
+		if n.flying >= n.maxInFlight {
+			return
+		}
+		if e.state != waiting {
+			continue
+		}
+		if !n.publish(e) {
+			return
+		}
+	}
+}
+
+func (n *lane) publish(e *entry) bool {
+	ingest, ok := n.l.store.ingest(e.event.Class())
+	if !ok {
+		n.retryAt = time.Now().Add(20 * time.Millisecond)
+		return false
+	}
+	m := &nats.Msg{Subject: ingest + e.msg.Subject, Header: nats.Header(e.msg.Header), Data: e.msg.Data}
+	n.attempts++
+	m.Reply = n.inbox + "." + strconv.FormatUint(n.attempts, 10)
+	if err := n.l.store.nc.PublishMsg(m); err != nil {
+		// Not connected: the reconnect sends again.
+		return false
+	}
+	e.attempt, e.sent, e.state = n.attempts, time.Now(), inFlight
+	if e.first.IsZero() {
+		e.first = e.sent
+	}
+	n.flying++
+	return true
+}
+
+// onAck takes the answer to one attempt. It runs on the subscription's goroutine.
+func (n *lane) onAck(m *nats.Msg) {
+	attempt, err := strconv.ParseUint(m.Subject[strings.LastIndexByte(m.Subject, '.')+1:], 10, 64)
+	if err != nil {
+		return
+	}
+	n.mu.Lock()
+	var e *entry
+	for _, q := range n.queue {
+		if q.attempt == attempt && q.state == inFlight {
+			e = q
+			break
+		}
+	}
+	if e == nil {
+		n.mu.Unlock()
+		return
+	}
+	n.flying--
+	n.settle(e, m)
+	if e.state == checking {
+		n.mu.Unlock()
+		ok, seq, err := n.l.alreadyStored(e)
+		n.mu.Lock()
+		n.decide(e, ok, seq, err)
+	}
+	n.advance()
+}
+
+// An ack is what JetStream answers to a publish.
+type ack struct {
+	Stream string `json:"stream"`
+	Seq    uint64 `json:"seq"`
+	Error  *struct {
+		Code        int    `json:"err_code"`
+		Description string `json:"description"`
+	} `json:"error"`
+}
+
+func (n *lane) settle(e *entry, m *nats.Msg) {
+	if len(m.Data) == 0 && m.Header.Get("Status") == "503" { // nobody listens: the stream moved, or the server starts
+		n.again(e)
+		n.l.store.lookAgain()
+		return
+	}
+	var a ack
+	if err := json.Unmarshal(m.Data, &a); err != nil {
+		e.state, e.err = refused, fmt.Errorf("reading the acknowledgement of %s: %w", e.event.ID, err)
+		return
+	}
+	switch {
+	case a.Error == nil:
+		e.event.Seq, e.stream, e.state = a.Seq, a.Stream, stored
+	case a.Error.Code == codeWrongLastSequence:
+		e.state = checking
+	case a.Error.Code == codeSealed:
+		n.again(e)
+		n.l.store.lookAgain()
+	case retriable(a.Error.Code):
+		n.again(e)
+	default:
+		e.state, e.err = refused, fmt.Errorf("appending %s: %s (JetStream error %d)", e.event.Kind(), a.Error.Description, a.Error.Code)
+	}
+}
+
+// retriable reports whether a refusal passes: no space, no stream yet, not ready.
+func retriable(code int) bool {
+	switch code {
+	case 10008, // JetStream not available
+		10023, // insufficient resources
+		10047, // storage resources exceeded
+		10077, // maximum bytes exceeded
+		10059, // stream not found
+		10118, // stream offline
+		10167: // too many requests
+		return true
+	}
+	return false
+}
+
+// decide ends the check of an entry whose subject was taken.
+func (n *lane) decide(e *entry, mine bool, seq uint64, err error) {
+	switch {
+	case err != nil:
+		n.again(e)
+	case mine:
+		e.event.Seq, e.state = seq, stored
+	default:
+		e.state, e.err = refused, ErrExists
+	}
+}
+
+// again marks the entry for another attempt, and holds the lane until all that
+// is in flight was answered.
+func (n *lane) again(e *entry) {
+	e.state, e.attempt = waiting, 0
+	n.holding = true
+	n.retryAt = time.Now().Add(20 * time.Millisecond)
+}
+
+// advance takes finished entries off the front and tells of them, then sends
+// more. It releases the lock.
+func (n *lane) advance() {
+	var ready []*entry
+	for len(n.queue) > 0 && (n.queue[0].state == stored || n.queue[0].state == refused) {
+		e := n.queue[0]
+		n.queue[0] = nil
+		n.queue = n.queue[1:]
+		n.bytes -= len(e.msg.Data)
+		ready = append(ready, e)
+	}
+	if n.flying == 0 {
+		n.holding = false
+	}
+	// Told under the lock: the order of the calls is the order of the events.
+	for _, e := range ready {
+		n.finish(e)
+	}
+	n.send()
+	if len(ready) > 0 {
+		n.room.Broadcast()
+	}
+	n.mu.Unlock()
+}
+
+func (n *lane) finish(e *entry) {
+	if e.state == stored {
+		n.l.stored(e)
+		n.l.tell(e.event)
+		e.done(e.event, nil)
+		return
+	}
+	n.l.chain.refuse(e)
+	e.done(e.event, e.err)
+}
+
+// rewind forgets what is in flight and sends again from the front: after a
+// reconnect, when its answers will not come.
+func (n *lane) rewind() {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	for _, e := range n.queue {
+		if e.state == inFlight {
+			e.state, e.attempt = waiting, 0
+		}
+	}
+	n.flying, n.holding, n.retryAt = 0, false, time.Time{}
+	n.send()
+}
+
+// tick resends what has waited too long. An old attempt may have been stored
+// and its answer lost: within the duplicate window the id protects, beyond it
+// the ledger is asked first.
+func (n *lane) tick(now time.Time) {
+	n.mu.Lock()
+	overdue := len(n.queue) > 0 && n.queue[0].state == inFlight && now.Sub(n.queue[0].sent) > resendAfter
+	old := overdue && now.Sub(n.queue[0].first) > duplicateWindow/2
+	if !overdue {
+		n.send()
+		n.mu.Unlock()
+		return
+	}
+	front := n.queue[0]
+	n.mu.Unlock()
+	if old {
+		mine, seq, err := n.l.alreadyStored(front)
+		if err != nil {
+			return // the ledger does not answer: sending again would not help
+		}
+		n.mu.Lock()
+		if front.state == inFlight && mine {
+			n.flying--
+			front.event.Seq, front.state = seq, stored
+			n.advance()
+			n.rewind()
+			return
+		}
+		n.mu.Unlock()
+	}
+	n.rewind()
+}
+
+func (n *lane) stalledSince() time.Time {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	if len(n.queue) == 0 || n.queue[0].first.IsZero() || time.Since(n.queue[0].first) < stallAfter {
+		return time.Time{}
+	}
+	return n.queue[0].first
+}
+
+// drain waits until the queue is empty, or ctx ends.
+func (n *lane) drain(ctx context.Context) error {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	stop := context.AfterFunc(ctx, n.wake)
+	defer stop()
+	for len(n.queue) > 0 && ctx.Err() == nil {
+		n.room.Wait()
+	}
+	if len(n.queue) > 0 {
+		return fmt.Errorf("closing with %d events not acknowledged: %w", len(n.queue), ErrUnavailable)
+	}
+	return nil
+}
+
+// close refuses what is left.
+func (n *lane) close() {
+	n.mu.Lock()
+	left := n.queue
+	n.queue, n.closed, n.bytes = nil, true, 0
+	n.room.Broadcast()
+	n.mu.Unlock()
+	for _, e := range left {
+		e.done(e.event, ErrClosed)
+	}
+	_ = n.sub.Unsubscribe() // the connection closes next
+}
+
+// watch resends and notices reconnects until ctx ends.
+func (l *Ledger) watch(ctx context.Context) {
+	t := time.NewTicker(25 * time.Millisecond)
+	defer t.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-l.store.reconnected:
+			l.lifecycle.rewind()
+			l.output.rewind()
+		case now := <-t.C:
+			l.lifecycle.tick(now)
+			l.output.tick(now)
+		}
+	}
+}
+
+func (l *Ledger) postLifecycle(ctx context.Context, e events.Event, done func(events.Event, error)) error {
+	if err := l.chain.load(ctx, l, e); err != nil {
+		return err
+	}
+	en := &entry{event: e, done: done}
+	return l.lifecycle.put(ctx, en, func() error {
+		en.prev = l.chain.head(e.Session)
+		en.event.Prev = en.prev
+		m, err := events.Encode(en.event)
+		if err != nil {
+			return err
+		}
+		en.hash = events.Hash(m)
+		l.chain.set(e.Session, en.hash)
+		en.msg = m
+		m.Header[nats.MsgIdHdr] = []string{e.ID}
+		if e.Kind().Unique() {
+			m.Header[nats.ExpectedLastSubjSeqHdr] = []string{"0"}
+		}
+		return nil
+	})
+}
+
+func (l *Ledger) postOutput(ctx context.Context, e events.Event, done func(events.Event, error)) error {
+	m, err := events.Encode(e)
+	if err != nil {
+		return err
+	}
+	m.Header[nats.MsgIdHdr] = []string{e.ID}
+	en := &entry{event: e, msg: m, done: done}
+	return l.output.put(ctx, en, func() error { return nil })
+}
+
+// alreadyStored reports whether the entry's own event is in the ledger, and its
+// sequence.
+func (l *Ledger) alreadyStored(e *entry) (bool, uint64, error) {
+	ctx, cancel := context.WithTimeout(context.Background(), 2*time.Second)
+	defer cancel()
+	var (
+		r   Raw
+		err error
+	)
+	if o, ok := e.event.Body.(events.Output); ok {
+		return l.outputStored(ctx, e.event, o)
+	}
+	r, err = l.last(ctx, lifecycleStream, e.msg.Subject)
+	if errors.Is(err, errNoMessage) {
+		return false, 0, nil
+	}
+	if err != nil {
+		return false, 0, err
+	}
+	ev, err := events.Decode(r.Message)
+	if err != nil {
+		return false, 0, err
+	}
+	return ev.ID == e.event.ID, r.Seq, nil
+}

@@ -1,0 +1,171 @@
+package ledger
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"iter"
+
+	"github.com/nats-io/nats.go/jetstream"
+	"github.com/synadia-io/orbit.go/jetstreamext"
+
+	"github.com/yieldlog/yieldlog/events"
+)
+
+// The size of one batched read.
+const (
+	batchMessages = 512
+	batchBytes    = 4 << 20
+)
+
+var errNoMessage = errors.New("no such message")
+
+// Raw is a stored message with its sequence in its stream: the exact bytes,
+// whatever its kind.
+type Raw struct {
+	Seq uint64
+	events.Message
+}
+
+// LastSeq is the sequence of the newest lifecycle event, 0 when there is none.
+func (l *Ledger) LastSeq(ctx context.Context) (uint64, error) {
+	s, err := l.store.js.Stream(ctx, lifecycleStream)
+	if err != nil {
+		return 0, fmt.Errorf("asking for the last sequence: %w", err)
+	}
+	return s.CachedInfo().State.LastSeq, nil
+}
+
+// Read is the lifecycle events of [from, to] that the filter selects, in order;
+// to 0 means the last one now. A message that is no event ends it with an error
+// that names the sequence.
+func (l *Ledger) Read(ctx context.Context, f events.Filter, from, to uint64) iter.Seq2[events.Event, error] {
+	return func(yield func(events.Event, error) bool) {
+		for r, err := range l.ReadRaw(ctx, f, from, to) {
+			if err != nil {
+				yield(events.Event{}, err)
+				return
+			}
+			e, err := decode(r)
+			if !yield(e, err) || err != nil {
+				return
+			}
+		}
+	}
+}
+
+func decode(r Raw) (events.Event, error) {
+	e, err := events.Decode(r.Message)
+	if err != nil {
+		return e, fmt.Errorf("reading sequence %d: %w", r.Seq, err)
+	}
+	e.Seq = r.Seq
+	return e, nil
+}
+
+// ReadRaw is Read without decoding: every byte, for verification and export.
+func (l *Ledger) ReadRaw(ctx context.Context, f events.Filter, from, to uint64) iter.Seq2[Raw, error] {
+	return func(yield func(Raw, error) bool) {
+		if to == 0 {
+			last, err := l.LastSeq(ctx)
+			if err != nil {
+				yield(Raw{}, err)
+				return
+			}
+			to = last
+		}
+		for r, err := range l.scan(ctx, lifecycleStream, f.Subject(), from) {
+			if err == nil && r.Seq > to {
+				return
+			}
+			if !yield(r, err) || err != nil {
+				return
+			}
+		}
+	}
+}
+
+// scan is the messages of a stream whose subject matches, from a sequence to
+// the end as it is when it gets there.
+func (l *Ledger) scan(ctx context.Context, stream, subject string, from uint64) iter.Seq2[Raw, error] {
+	return func(yield func(Raw, error) bool) {
+		next := max(from, 1)
+		for {
+			got := 0
+			batch, err := jetstreamext.GetBatch(ctx, l.store.js, stream, batchMessages,
+				jetstreamext.GetBatchSeq(next), jetstreamext.GetBatchSubject(subject), jetstreamext.GetBatchMaxBytes(batchBytes))
+			if err != nil {
+				yield(Raw{}, fmt.Errorf("reading %s from sequence %d: %w", stream, next, err))
+				return
+			}
+			for m, err := range batch {
+				if errors.Is(err, jetstreamext.ErrNoMessages) {
+					return
+				}
+				if err != nil {
+					yield(Raw{}, fmt.Errorf("reading %s from sequence %d: %w", stream, next, err))
+					return
+				}
+				got++
+				next = m.Sequence + 1
+				if !yield(raw(m), nil) {
+					return
+				}
+			}
+			if got == 0 {
+				return
+			}
+		}
+	}
+}
+
+func raw(m *jetstream.RawStreamMsg) Raw {
+	return Raw{Seq: m.Sequence, Message: events.Message{Subject: m.Subject, Header: m.Header, Data: m.Data}}
+}
+
+// last is the newest message of a subject, which may have wildcards, or errNoMessage.
+func (l *Ledger) last(ctx context.Context, stream, subject string) (Raw, error) {
+	s, err := l.store.js.Stream(ctx, stream)
+	if err != nil {
+		return Raw{}, fmt.Errorf("reading %s: %w", stream, err)
+	}
+	m, err := s.GetLastMsgForSubject(ctx, subject)
+	if errors.Is(err, jetstream.ErrMsgNotFound) {
+		return Raw{}, errNoMessage
+	}
+	if err != nil {
+		return Raw{}, fmt.Errorf("reading %s: %w", subject, err)
+	}
+	return raw(m), nil
+}
+
+// next is the first message at or after a sequence whose subject matches, or errNoMessage.
+func (l *Ledger) next(ctx context.Context, stream, subject string, from uint64) (Raw, error) {
+	for r, err := range l.first(ctx, stream, subject, from) {
+		return r, err
+	}
+	return Raw{}, errNoMessage
+}
+
+func (l *Ledger) first(ctx context.Context, stream, subject string, from uint64) iter.Seq2[Raw, error] {
+	return func(yield func(Raw, error) bool) {
+		batch, err := jetstreamext.GetBatch(ctx, l.store.js, stream, 1,
+			jetstreamext.GetBatchSeq(max(from, 1)), jetstreamext.GetBatchSubject(subject))
+		if err != nil {
+			yield(Raw{}, fmt.Errorf("reading %s: %w", stream, err))
+			return
+		}
+		for m, err := range batch {
+			if errors.Is(err, jetstreamext.ErrNoMessages) {
+				return
+			}
+			if err != nil {
+				yield(Raw{}, fmt.Errorf("reading %s: %w", stream, err))
+				return
+			}
+			if !yield(raw(m), nil) {
+				return
+			}
+		}
+	}
+}

@@ -1,0 +1,82 @@
+package ledger
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/nats-io/nats.go/jetstream"
+
+	"github.com/yieldlog/yieldlog/events"
+)
+
+const (
+	lifecycleStream = "LIFECYCLE"
+	segmentPrefix   = "OUTPUT_"
+	// ingestRoot begins the subjects that are published to; what is stored and
+	// told to subscribers begins with [events.SubjectRoot].
+	ingestRoot = "ingest"
+
+	// duplicateWindow is how long JetStream knows the ids of what it stored.
+	duplicateWindow = 2 * time.Minute
+	maxMessage      = 1 << 20
+)
+
+// segmentName is the name of the nth output segment, from 1.
+func segmentName(n int) string { return fmt.Sprintf("%s%06d", segmentPrefix, n) }
+
+// ingestPrefix goes before an event's subject to publish it to one stream.
+func ingestPrefix(stream string) string { return ingestRoot + "." + stream + "." }
+
+// streamConfig is how a stream is made. Events come in under the stream's own
+// ingest subjects, are stored under theirs, and are told again once they are
+// stored. Discard new: a ledger refuses rather than forget.
+func streamConfig(name string, maxBytes int64) jetstream.StreamConfig {
+	classes := []events.Class{events.ClassSession, events.ClassExecution, events.ClassMailbox}
+	if name != lifecycleStream {
+		classes = []events.Class{events.ClassOutput}
+	}
+	subjects := make([]string, len(classes))
+	for i, c := range classes {
+		subjects[i] = ingestPrefix(name) + events.Filter{Class: c}.Subject()
+	}
+	return jetstream.StreamConfig{
+		Name:             name,
+		Subjects:         subjects,
+		SubjectTransform: &jetstream.SubjectTransformConfig{Source: ingestPrefix(name) + ">", Destination: ">"},
+		RePublish:        &jetstream.RePublish{Source: events.SubjectRoot + ".>", Destination: events.SubjectRoot + ".>"},
+		Storage:          jetstream.FileStorage,
+		Replicas:         1,
+		Retention:        jetstream.LimitsPolicy,
+		Discard:          jetstream.DiscardNew,
+		MaxBytes:         maxBytes,
+		MaxMsgSize:       maxMessage,
+		Duplicates:       duplicateWindow,
+		AllowDirect:      true,
+		DenyDelete:       true,
+	}
+}
+
+// createStream makes a stream that never existed. Whoever calls it has looked
+// at the marker first: a stream that existed is never made again.
+func createStream(ctx context.Context, js jetstream.JetStream, name string, maxBytes int64) error {
+	if _, err := js.CreateStream(ctx, streamConfig(name, maxBytes)); err != nil && !errors.Is(err, jetstream.ErrStreamNameAlreadyInUse) {
+		return fmt.Errorf("creating the stream %s: %w", name, err)
+	}
+	return nil
+}
+
+// sealStream ends a segment: from now it refuses every message.
+func sealStream(ctx context.Context, js jetstream.JetStream, name string) error {
+	s, err := js.Stream(ctx, name)
+	if err != nil {
+		return fmt.Errorf("sealing %s: %w", name, err)
+	}
+	cfg := s.CachedInfo().Config
+	cfg.Sealed = true
+	if _, err := js.UpdateStream(ctx, cfg); err != nil {
+		return fmt.Errorf("sealing %s: %w", name, err)
+	}
+	return nil
+}
