@@ -36,10 +36,14 @@ func run(args []string, in io.Reader, out, errOut io.Writer) int {
 
 // Errors that a subcommand returns to choose its exit code.
 var (
-	errUsage    = errors.New("usage")
 	errNotFound = errors.New("not found")
 	errFindings = errors.New("findings")
 )
+
+// usageError marks a wrong use: flags, arguments, settings.
+type usageError struct{ error }
+
+func (e usageError) Unwrap() error { return e.error }
 
 // statusError ends yieldlog with the exit status of the command that it ran.
 type statusError struct{ code int }
@@ -57,7 +61,7 @@ type exit struct {
 // exits is in order of precedence; the last one takes every error.
 var exits = []exit{
 	{0, "ok", "success", func(err error) bool { return err == nil || errors.Is(err, syscall.EPIPE) }},
-	{2, "usage", "wrong flags, arguments or settings", isErr(errUsage)},
+	{2, "usage", "wrong flags, arguments or settings", func(err error) bool { return errors.As(err, new(usageError)) }},
 	{3, "not_found", "no such session or execution, or the id is ambiguous", isErr(errNotFound)},
 	{5, "findings", "verify or doctor found something wrong", isErr(errFindings)},
 	{1, "error", "anything else that failed", func(error) bool { return true }},

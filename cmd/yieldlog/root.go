@@ -18,6 +18,7 @@ type app struct {
 	out, err io.Writer
 	dir      string
 	json     bool
+	verbose  bool
 }
 
 func newRoot(a *app) *cobra.Command {
@@ -36,10 +37,12 @@ replayable ledger of everything that happened.
 	root.SetIn(a.in)
 	root.SetOut(a.out)
 	root.SetErr(a.err)
-	root.SetFlagErrorFunc(func(_ *cobra.Command, err error) error { return fmt.Errorf("%w: %w", errUsage, err) })
+	root.SetFlagErrorFunc(func(_ *cobra.Command, err error) error { return usageError{err} })
 	root.PersistentFlags().StringVar(&a.dir, "dir", "", "state directory (default $YIELDLOG_DIR, or yieldlog below $XDG_STATE_HOME)")
 	root.PersistentFlags().BoolVar(&a.json, "json", false, "print JSON, with its schema version")
+	root.PersistentFlags().BoolVarP(&a.verbose, "verbose", "v", false, "log more to stderr")
 	root.AddCommand(
+		newConfig(a),
 		newVersion(a),
 	)
 	return root
@@ -49,7 +52,7 @@ replayable ledger of everything that happened.
 func usageArgs(check cobra.PositionalArgs) cobra.PositionalArgs {
 	return func(c *cobra.Command, args []string) error {
 		if err := check(c, args); err != nil {
-			return fmt.Errorf("%w: %w", errUsage, err)
+			return usageError{err}
 		}
 		return nil
 	}
