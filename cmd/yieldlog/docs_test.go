@@ -107,7 +107,7 @@ func readComments(t *testing.T, file string) map[string]string {
 			if !ok {
 				continue
 			}
-			comments[typ.Name.Name] = oneLine(gen.Doc)
+			comments[typ.Name.Name] = joinLines(gen.Doc)
 			if s, ok := typ.Type.(*ast.StructType); ok {
 				fieldComments(comments, typ.Name.Name, s)
 			}
@@ -121,12 +121,12 @@ func readComments(t *testing.T, file string) map[string]string {
 func fieldComments(comments map[string]string, typ string, s *ast.StructType) {
 	for _, field := range s.Fields.List {
 		for _, name := range field.Names {
-			comments[typ+"."+name.Name] = oneLine(field.Doc)
+			comments[typ+"."+name.Name] = joinLines(field.Doc)
 		}
 	}
 }
 
-func oneLine(g *ast.CommentGroup) string {
+func joinLines(g *ast.CommentGroup) string {
 	return strings.NewReplacer("[", "", "]", "", "|", "\\|").Replace(strings.Join(strings.Fields(g.Text()), " "))
 }
 

@@ -36,6 +36,7 @@ func run(args []string, in io.Reader, out, errOut io.Writer) int {
 
 // Errors that a subcommand returns to choose its exit code.
 var (
+	errNoLedger = errors.New("no ledger")
 	errNotFound = errors.New("not found")
 	errFindings = errors.New("findings")
 )
@@ -63,6 +64,7 @@ var exits = []exit{
 	{0, "ok", "success", func(err error) bool { return err == nil || errors.Is(err, syscall.EPIPE) }},
 	{2, "usage", "wrong flags, arguments or settings", func(err error) bool { return errors.As(err, new(usageError)) }},
 	{3, "not_found", "no such session or execution, or the id is ambiguous", isErr(errNotFound)},
+	{4, "no_ledger", "the state directory holds no ledger", isErr(errNoLedger)},
 	{5, "findings", "verify or doctor found something wrong", isErr(errFindings)},
 	{1, "error", "anything else that failed", func(error) bool { return true }},
 }

@@ -42,6 +42,7 @@ replayable ledger of everything that happened.
 	root.PersistentFlags().BoolVar(&a.json, "json", false, "print JSON, with its schema version")
 	root.PersistentFlags().BoolVarP(&a.verbose, "verbose", "v", false, "log more to stderr")
 	root.AddCommand(
+		newEvents(a),
 		newConfig(a),
 		newVersion(a),
 	)
@@ -60,9 +61,14 @@ func usageArgs(check cobra.PositionalArgs) cobra.PositionalArgs {
 
 // printJSON prints v under its name, beside the schema version.
 func (a *app) printJSON(name string, v any) error {
+	return a.printLine(map[string]any{"schema": jsonSchema, name: v})
+}
+
+// printLine prints v as one line of JSON.
+func (a *app) printLine(v any) error {
 	enc := json.NewEncoder(a.out)
 	enc.SetEscapeHTML(false)
-	if err := enc.Encode(map[string]any{"schema": jsonSchema, name: v}); err != nil {
+	if err := enc.Encode(v); err != nil {
 		return fmt.Errorf("printing: %w", err)
 	}
 	return nil

@@ -1,0 +1,90 @@
+package main
+
+import (
+	"encoding/json"
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/yieldlog/yieldlog/events"
+)
+
+// An eventFilter selects events by what they are and by what they say. The
+// zero value selects everything.
+type eventFilter struct {
+	words  []string // kinds and classes: one of them, if there are any
+	fields []fieldTerm
+}
+
+// A fieldTerm demands that a field has a value, or has not.
+type fieldTerm struct {
+	name, value string
+	not         bool
+}
+
+// parseEventFilter reads an expression like "settled,outcome=failure".
+func parseEventFilter(expr string) (eventFilter, error) {
+	var f eventFilter
+	for term := range strings.SplitSeq(expr, ",") {
+		term = strings.TrimSpace(term)
+		if term == "" {
+			continue
+		}
+		name, value, isField := strings.Cut(term, "=")
+		if !isField {
+			if !knownWord(term) {
+				return f, fmt.Errorf("the filter's %q is neither a kind nor a class of event, nor name=value", term)
+			}
+			f.words = append(f.words, term)
+			continue
+		}
+		name, not := strings.CutSuffix(name, "!")
+		f.fields = append(f.fields, fieldTerm{name: strings.TrimSpace(name), value: strings.TrimSpace(value), not: not})
+	}
+	return f, nil
+}
+
+// words are what a filter may select by: kinds and classes.
+var words = []string{
+	"session", "execution", "mailbox",
+	"opened", "closed", "lost", "forked", "rewound",
+	"requested", "refused", "queued", "admitted", "spawned", "yielded", "input", "stopping", "settled", "pruned",
+	"posted", "acknowledged",
+}
+
+func knownWord(s string) bool { return slices.Contains(words, s) }
+
+func (f eventFilter) match(e events.Event) bool {
+	if len(f.words) > 0 && !slices.Contains(f.words, string(e.Kind())) && !slices.Contains(f.words, string(e.Class())) {
+		return false
+	}
+	if len(f.fields) == 0 {
+		return true
+	}
+	facts := factsOf(e)
+	for _, t := range f.fields {
+		value, known := facts[t.name]
+		if (known && value == t.value) == t.not {
+			return false
+		}
+	}
+	return true
+}
+
+// factsOf is the event's attributes and its body's fields, as text.
+func factsOf(e events.Event) map[string]string {
+	facts := map[string]string{}
+	var fields map[string]json.RawMessage
+	if data, err := json.Marshal(jsonEvent(e).Body); err == nil && json.Unmarshal(data, &fields) == nil {
+		for name, raw := range fields {
+			var s string
+			if json.Unmarshal(raw, &s) != nil {
+				s = string(raw)
+			}
+			facts[name] = s
+		}
+	}
+	facts["session"], facts["owner"], facts["execution"] = e.Session, e.Owner, e.Execution()
+	facts["id"], facts["kind"], facts["class"] = e.ID, string(e.Kind()), string(e.Class())
+	return facts
+}

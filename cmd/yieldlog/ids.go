@@ -1,0 +1,121 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"github.com/yieldlog/yieldlog/events"
+	"github.com/yieldlog/yieldlog/events/ledger"
+)
+
+// shortLength is how much of an id's end is shown. The end of a ULID is
+// random; the beginning is the time, which many share.
+const shortLength = 8
+
+// shortID is the end of an id, for people.
+func shortID(id string) string {
+	if len(id) <= shortLength {
+		return id
+	}
+	return id[len(id)-shortLength:]
+}
+
+// A named is a session, or an execution and its session.
+type named struct{ session, execution string }
+
+func (n named) id() string {
+	if n.execution != "" {
+		return n.execution
+	}
+	return n.session
+}
+
+// resolveID finds the one session or execution whose id ends in suffix.
+func resolveID(ctx context.Context, l *ledger.Ledger, suffix string) (named, error) {
+	var found []named
+	want := strings.ToUpper(suffix)
+	for n, err := range allIDs(ctx, l) {
+		switch {
+		case err != nil:
+			return named{}, err
+		case n.id() == want:
+			return n, nil
+		case strings.HasSuffix(n.id(), want):
+			found = append(found, n)
+		}
+	}
+	switch len(found) {
+	case 1:
+		return found[0], nil
+	case 0:
+		return named{}, fmt.Errorf("%w: no session or execution has an id that ends in %q", errNotFound, suffix)
+	}
+	var ids []string
+	for _, n := range found[:min(len(found), 5)] {
+		ids = append(ids, n.id())
+	}
+	return named{}, fmt.Errorf("%w: %d ids end in %q: %s", errNotFound, len(found), suffix, strings.Join(ids, ", "))
+}
+
+// resolveExecution is resolveID for an execution.
+func resolveExecution(ctx context.Context, l *ledger.Ledger, suffix string) (named, error) {
+	n, err := resolveID(ctx, l, suffix)
+	if err == nil && n.execution == "" {
+		return n, fmt.Errorf("%w: %s is a session, not an execution", errNotFound, n.session)
+	}
+	return n, err
+}
+
+// allIDs yields every session and every execution, in the order of the ledger.
+func allIDs(ctx context.Context, l *ledger.Ledger) func(func(named, error) bool) {
+	return func(yield func(named, error) bool) {
+		for _, kind := range []events.Kind{events.KindOpened, events.KindRequested, events.KindRefused} {
+			for e, err := range l.Read(ctx, events.Filter{Kind: kind}, 1, 0) {
+				n := named{session: e.Session, execution: e.Execution()}
+				if err != nil {
+					err = fmt.Errorf("reading the ids: %w", err)
+				} else if kind == events.KindRefused && !isFirst(e) {
+					continue // its requested was yielded
+				}
+				if !yield(n, err) || err != nil {
+					return
+				}
+			}
+		}
+	}
+}
+
+// isFirst reports whether a refusal is the first event of its execution.
+func isFirst(e events.Event) bool {
+	b, ok := e.Body.(events.Refused)
+	return ok && b.Request != nil
+}
+
+// completeIDs completes an id in the shell. What goes wrong completes nothing.
+func (a *app) completeIDs(c *cobra.Command, args []string, toComplete string) ([]string, cobra.ShellCompDirective) {
+	if len(args) > 0 {
+		return nil, cobra.ShellCompDirectiveNoFileComp
+	}
+	var ids []string
+	// An error here would only garble the user's prompt.
+	_ = a.reading(c.Context(), func(l *ledger.Ledger) error {
+		for n, err := range allIDs(c.Context(), l) {
+			if err != nil {
+				return err
+			}
+			for _, id := range []string{n.id(), shortID(n.id())} {
+				if strings.HasPrefix(id, strings.ToUpper(toComplete)) {
+					ids = append(ids, id)
+					break
+				}
+			}
+		}
+		return nil
+	})
+	slices.Reverse(ids) // the newest first
+	return ids[:min(len(ids), 100)], cobra.ShellCompDirectiveNoFileComp | cobra.ShellCompDirectiveKeepOrder
+}
