@@ -1,0 +1,99 @@
+package mcp
+
+import (
+	"bufio"
+	"io"
+	"sync"
+)
+
+// outboxHigh is how many messages may wait before the reader stops taking new
+// lines: a client that does not read its answers is not served more.
+const outboxHigh = 1024
+
+// outbox is the queue in front of the only writer. Messages leave in the order
+// in which they were put.
+type outbox struct {
+	mu      sync.Mutex
+	changed *sync.Cond
+	lines   [][]byte
+	closed  bool
+}
+
+func newOutbox() *outbox {
+	o := &outbox{}
+	o.changed = sync.NewCond(&o.mu)
+	return o
+}
+
+// put queues a line, without its newline. It never blocks; after close the line
+// is dropped.
+func (o *outbox) put(line []byte) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	if !o.closed {
+		o.lines = append(o.lines, line)
+		o.changed.Broadcast()
+	}
+}
+
+// offer queues a line that may be dropped while others wait.
+func (o *outbox) offer(line []byte) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	if !o.closed && len(o.lines) < outboxHigh/16 {
+		o.lines = append(o.lines, line)
+		o.changed.Broadcast()
+	}
+}
+
+// await blocks while the queue is full.
+func (o *outbox) await() {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	for len(o.lines) >= outboxHigh && !o.closed {
+		o.changed.Wait()
+	}
+}
+
+// close lets run return once it has written what is queued.
+func (o *outbox) close() {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	o.closed = true
+	o.changed.Broadcast()
+}
+
+// run writes until the outbox is closed and empty, or w fails.
+func (o *outbox) run(w io.Writer) error {
+	buffered := bufio.NewWriterSize(w, 64<<10)
+	for {
+		lines := o.take()
+		if lines == nil {
+			return nil
+		}
+		for _, line := range lines {
+			_, _ = buffered.Write(line) // Flush reports the first error.
+			_ = buffered.WriteByte('\n')
+		}
+		if err := buffered.Flush(); err != nil {
+			o.close()
+			return err
+		}
+	}
+}
+
+// take waits for lines and takes them all; nil means closed.
+func (o *outbox) take() [][]byte {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	for len(o.lines) == 0 {
+		if o.closed {
+			return nil
+		}
+		o.changed.Wait()
+	}
+	lines := o.lines
+	o.lines = nil
+	o.changed.Broadcast()
+	return lines
+}

@@ -1,0 +1,171 @@
+package mcp
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"log/slog"
+	"maps"
+	"runtime/debug"
+	"slices"
+	"strings"
+
+	mcpgo "github.com/mark3labs/mcp-go/mcp"
+	mcpgoserver "github.com/mark3labs/mcp-go/server"
+)
+
+// Server answers MCP clients. It is safe for concurrent use.
+type Server struct {
+	opts  Options
+	log   *slog.Logger
+	tools map[string]*tool
+	// protocol answers everything but tool calls over stdio.
+	protocol *mcpgoserver.MCPServer
+}
+
+// Options says what a server works with.
+type Options struct {
+	// Version is yieldlog's version, as initialize tells it.
+	Version string
+	// Logger is for what no client can be told; nil discards.
+	Logger *slog.Logger
+}
+
+// newServer is a server without tools.
+func newServer(o Options) *Server {
+	if o.Logger == nil {
+		o.Logger = slog.New(slog.DiscardHandler)
+	}
+	s := &Server{opts: o, log: o.Logger, tools: map[string]*tool{}}
+	s.protocol = mcpgoserver.NewMCPServer("yieldlog", o.Version,
+		mcpgoserver.WithTitle("yieldlog"),
+		mcpgoserver.WithInstructions(instructions),
+		mcpgoserver.WithToolCapabilities(false),
+		mcpgoserver.WithLogging(),
+		mcpgoserver.WithRecovery(),
+	)
+	return s
+}
+
+func (s *Server) add(tools ...*tool) {
+	for _, t := range tools {
+		s.tools[t.name] = t
+		s.protocol.AddTool(t.listing(), s.adapt(t))
+	}
+}
+
+// join makes a client known to mcp-go.
+func (s *Server) join(ctx context.Context, p *peer) (leave func(), err error) {
+	if err := s.protocol.RegisterSession(ctx, p); err != nil {
+		return nil, err
+	}
+	stop := make(chan struct{})
+	go p.forward(stop)
+	return func() {
+		close(stop)
+		s.protocol.UnregisterSession(context.WithoutCancel(ctx), p.id)
+	}, nil
+}
+
+// handle lets mcp-go answer a line, and returns the response, or nil.
+func (s *Server) handle(ctx context.Context, p *peer, line []byte) []byte {
+	ctx = s.protocol.WithContext(ctx, p)
+	// The stateless protocol would cost the clients' channels, and gain nothing on stdio.
+	ctx = mcpgoserver.WithSupportedProtocolVersions(ctx, mcpgo.LegacyProtocolVersions())
+	if response := s.protocol.HandleMessage(ctx, line); response != nil {
+		return encode(response)
+	}
+	return nil
+}
+
+// callLine runs a tools/call and returns the response.
+func (s *Server) callLine(ctx context.Context, p *peer, m message) []byte {
+	var params struct {
+		Name      string                     `json:"name"`
+		Arguments json.RawMessage            `json:"arguments"`
+		Meta      map[string]json.RawMessage `json:"_meta"`
+	}
+	if err := json.Unmarshal(m.Params, &params); err != nil {
+		return errorLine(m.ID, protocolError(codeInvalidParams, "tools/call needs params with name, arguments and _meta: %v", err))
+	}
+	t, ok := s.tools[params.Name]
+	if !ok {
+		return errorLine(m.ID, protocolError(codeInvalidParams, "unknown tool %s: the tools are %s",
+			quoteShort(params.Name), strings.Join(slices.Sorted(maps.Keys(s.tools)), ", ")))
+	}
+	c := &call{meta: decodeMeta(params.Meta)}
+	c.notify = func(method string, params any) { p.out.offer(notificationLine(method, params)) }
+	r, err := s.call(ctx, t, c, params.Arguments)
+	if err != nil {
+		return errorLine(m.ID, protocolError(codeInternal, "%s: %v", t.name, err))
+	}
+	return r.line(m.ID)
+}
+
+// call decodes the arguments and runs the tool. A panic ends the call, not the server.
+func (s *Server) call(ctx context.Context, t *tool, c *call, raw json.RawMessage) (r reply, err error) {
+	defer func() {
+		if p := recover(); p != nil {
+			s.log.Error("tool panicked", "tool", t.name, "panic", p, "stack", string(debug.Stack()))
+			err = fmt.Errorf("internal error: %v", p)
+		}
+	}()
+	c.args, err = decodeArguments(t.params, raw)
+	if err != nil {
+		return failure(err.Error()), nil
+	}
+	r, err = t.run(ctx, c)
+	var refused *refusal
+	if errors.As(err, &refused) {
+		return failure(refused.text), nil
+	}
+	return r, err
+}
+
+// refusal is an error of the caller: the text is for the model.
+type refusal struct{ text string }
+
+func (r *refusal) Error() string { return r.text }
+
+func refuse(format string, args ...any) error {
+	return &refusal{fmt.Sprintf(format, args...)}
+}
+
+// adapt makes a tool callable by mcp-go, for the HTTP transport.
+func (s *Server) adapt(t *tool) mcpgoserver.ToolHandlerFunc {
+	return func(ctx context.Context, request mcpgo.CallToolRequest) (*mcpgo.CallToolResult, error) {
+		c := &call{}
+		if meta := request.Params.Meta; meta != nil {
+			var raw map[string]json.RawMessage
+			if err := json.Unmarshal(encode(meta), &raw); err == nil {
+				c.meta = decodeMeta(raw)
+			}
+		}
+		c.notify = s.httpNotify(ctx)
+		var raw json.RawMessage
+		if request.Params.Arguments != nil {
+			raw = encode(request.Params.Arguments)
+		}
+		r, err := s.call(ctx, t, c, raw)
+		if err != nil {
+			return nil, err
+		}
+		result := mcpgo.NewToolResultText(r.text)
+		result.StructuredContent, result.IsError = r.structured, r.isError
+		return result, nil
+	}
+}
+
+// httpNotify sends through mcp-go's session of the request.
+func (s *Server) httpNotify(ctx context.Context) func(method string, params any) {
+	return func(method string, params any) {
+		var fields map[string]any
+		if err := json.Unmarshal(encode(params), &fields); err != nil {
+			return
+		}
+		if err := s.protocol.SendNotificationToClient(ctx, method, fields); err != nil {
+			s.log.Debug("notification dropped", "method", method, "error", err)
+		}
+	}
+}

@@ -1,0 +1,208 @@
+package mcp
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/signal"
+	"sync"
+	"syscall"
+	"time"
+	"unicode/utf8"
+)
+
+const (
+	// maxCalls bounds the calls in flight. Waiting calls are cheap, so the bound
+	// only stops a client that has lost its mind.
+	maxCalls = 4096
+	// drainTime is how long calls in flight may go on after the end of input.
+	drainTime = 1500 * time.Millisecond
+	// stopTime is how long cancelled calls may take to wind up.
+	stopTime = 5 * time.Second
+)
+
+// stdioConn is one client on a pair of streams.
+type stdioConn struct {
+	server *Server
+	peer   *peer
+	out    *outbox
+
+	mu    sync.Mutex
+	calls map[string]*inflight
+	live  sync.WaitGroup
+}
+
+// inflight is a call between its registration and its response.
+type inflight struct {
+	cancel    context.CancelFunc
+	cancelled bool // guarded by stdioConn.mu
+}
+
+// ServeStdio serves one client until in ends, out fails or ctx is done. After
+// the end of input the calls in flight are answered, within a bound; then they
+// are cancelled. It returns nil when the client simply left.
+func (s *Server) ServeStdio(ctx context.Context, in io.Reader, out io.Writer) error {
+	// Notify, not Ignore: an ignored signal would be inherited by every command.
+	signal.Notify(make(chan os.Signal, 1), syscall.SIGPIPE)
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	c := &stdioConn{server: s, out: newOutbox(), calls: map[string]*inflight{}}
+	c.peer = newPeer("stdio", c.out)
+	leave, err := s.join(ctx, c.peer)
+	if err != nil {
+		return fmt.Errorf("joining the client: %w", err)
+	}
+	defer leave()
+
+	read := make(chan error, 1)
+	go func() { read <- c.readAll(ctx, in) }()
+	written := make(chan error, 1)
+	go func() {
+		err := c.out.run(out)
+		cancel() // Nobody is left to answer.
+		written <- err
+	}()
+	select {
+	case err = <-read:
+	case <-ctx.Done():
+	}
+	c.drain(ctx, cancel)
+	c.out.close()
+	select {
+	case werr := <-written:
+		if werr != nil && !errors.Is(werr, syscall.EPIPE) && !errors.Is(werr, io.ErrClosedPipe) {
+			err = errors.Join(err, fmt.Errorf("writing to the client: %w", werr))
+		}
+	case <-time.After(time.Second): // The client does not read: leave the writer behind.
+	}
+	return err
+}
+
+// drain lets calls finish, cancels the ones that do not, and waits for them.
+func (c *stdioConn) drain(ctx context.Context, cancel context.CancelFunc) {
+	idle := make(chan struct{})
+	go func() { c.live.Wait(); close(idle) }()
+	select {
+	case <-idle:
+		return
+	case <-ctx.Done():
+	case <-time.After(drainTime):
+	}
+	cancel()
+	select {
+	case <-idle:
+	case <-time.After(stopTime):
+		c.server.log.Warn("calls did not end in time", "calls", c.inFlight())
+	}
+}
+
+func (c *stdioConn) inFlight() int {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return len(c.calls)
+}
+
+// readAll takes lines until the input ends.
+func (c *stdioConn) readAll(ctx context.Context, in io.Reader) error {
+	lines := newLineReader(in)
+	for ctx.Err() == nil {
+		c.out.await()
+		line, err := lines.next()
+		switch {
+		case errors.Is(err, errLineTooLong):
+			c.out.put(errorLine(nil, protocolError(codeInvalidRequest, "%v", err)))
+		case errors.Is(err, io.EOF), errors.Is(err, io.ErrClosedPipe), errors.Is(err, os.ErrClosed):
+			return nil
+		case err != nil:
+			return fmt.Errorf("reading from the client: %w", err)
+		default:
+			c.take(ctx, line)
+		}
+	}
+	return nil
+}
+
+// take handles one line. It never waits for a call.
+func (c *stdioConn) take(ctx context.Context, line []byte) {
+	m, bad := parseMessage(line)
+	if bad == nil && !utf8.Valid(line) {
+		bad = protocolError(codeParse, "the line is not valid UTF-8")
+	}
+	switch {
+	case bad != nil:
+		c.out.put(errorLine(m.ID, bad))
+	case m.Method == "": // A response; the server asks nothing.
+	case m.ID == nil && m.Method == "notifications/cancelled":
+		c.cancel(m.Params)
+	case m.ID == nil:
+		c.server.handle(ctx, c.peer, line)
+	case m.Method == "ping":
+		c.out.put(responseLine(m.ID, "result", json.RawMessage("{}")))
+	default:
+		c.start(ctx, m, line)
+	}
+}
+
+// start registers the call, so that a cancel right behind it finds it, and runs it.
+func (c *stdioConn) start(ctx context.Context, m message, line []byte) {
+	id := string(m.ID)
+	ctx, cancel := context.WithCancel(ctx)
+	call := &inflight{cancel: cancel}
+	if bad := c.register(id, call); bad != nil {
+		cancel()
+		c.out.put(errorLine(m.ID, bad))
+		return
+	}
+	c.live.Go(func() {
+		defer cancel()
+		var response []byte
+		if m.Method == "tools/call" {
+			response = c.server.callLine(ctx, c.peer, m)
+		} else {
+			response = c.server.handle(ctx, c.peer, line)
+		}
+		if c.unregister(id, call) && response != nil {
+			c.out.put(response)
+		}
+	})
+}
+
+func (c *stdioConn) register(id string, call *inflight) *rpcError {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if len(c.calls) >= maxCalls {
+		return protocolError(codeBusy, "%d calls are in flight: wait for some of them", maxCalls)
+	}
+	if _, taken := c.calls[id]; taken {
+		return protocolError(codeInvalidRequest, "a request with id %s is in flight", id)
+	}
+	c.calls[id] = call
+	return nil
+}
+
+// unregister reports whether the call is to be answered.
+func (c *stdioConn) unregister(id string, call *inflight) bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	delete(c.calls, id)
+	return !call.cancelled
+}
+
+// cancel ends a call that is in flight. A late cancel finds nothing and does nothing.
+func (c *stdioConn) cancel(params json.RawMessage) {
+	var p struct {
+		RequestID json.RawMessage `json:"requestId"`
+	}
+	if json.Unmarshal(params, &p) != nil {
+		return
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if call, ok := c.calls[string(p.RequestID)]; ok {
+		call.cancelled = true
+		call.cancel()
+	}
+}

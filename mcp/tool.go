@@ -1,0 +1,93 @@
+package mcp
+
+import (
+	"context"
+	"encoding/json"
+)
+
+// tool is one tool: what tools/list says of it and what runs it.
+type tool struct {
+	name        string
+	title       string
+	description string
+	params      []param
+	output      schema
+	hints       hints
+	run         func(ctx context.Context, c *call) (reply, error)
+}
+
+// param is one argument. The same table makes the input schema and checks what
+// a client sends.
+type param struct {
+	name     string
+	kind     kind
+	text     string
+	required bool
+	// def is the default that the schema states, or nil.
+	def any
+	// enum lists the allowed words, of the string or of the list's strings.
+	enum []string
+	// min is the least integer.
+	min int64
+}
+
+// kind is the JSON type of an argument.
+type kind string
+
+const (
+	kindString  kind = "string"
+	kindInteger kind = "integer"
+	kindBoolean kind = "boolean"
+	kindStrings kind = "array"
+	kindMap     kind = "object"
+)
+
+// hints are the tool's annotations.
+type hints struct {
+	readOnly, destructive, idempotent, openWorld bool
+}
+
+// call is one tools/call.
+type call struct {
+	args arguments
+	meta callMeta
+	// notify sends a notification that may be dropped; nil where there is no way to.
+	notify func(method string, params any)
+}
+
+// reply is a tool's answer. Both forms hold the same facts; text may show less
+// of a large output, and says what it left out.
+type reply struct {
+	structured json.RawMessage
+	text       string
+	isError    bool
+}
+
+// answer is the reply whose text is the structured content itself.
+func answer(v any) reply {
+	b := encode(v)
+	return reply{structured: b, text: string(b)}
+}
+
+// failure is a refusal that the model can read and correct.
+func failure(text string) reply {
+	r := answer(struct {
+		Error string `json:"error"`
+	}{text})
+	r.isError = true
+	return r
+}
+
+// line builds the response.
+func (r reply) line(id json.RawMessage) []byte {
+	text := encode(r.text)
+	result := make([]byte, 0, len(text)+len(r.structured)+96)
+	result = append(result, `{"content":[{"type":"text","text":`...)
+	result = append(result, text...)
+	result = append(result, `}],"structuredContent":`...)
+	result = append(result, r.structured...)
+	if r.isError {
+		result = append(result, `,"isError":true`...)
+	}
+	return responseLine(id, "result", append(result, '}'))
+}
