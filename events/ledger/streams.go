@@ -17,6 +17,9 @@ const (
 	// ingestRoot begins the subjects that are published to; what is stored and
 	// told to subscribers begins with [events.SubjectRoot].
 	ingestRoot = "ingest"
+	// segmentMark is the subject of a segment's first message, which is no event:
+	// see [sealStream].
+	segmentMark = "segment"
 
 	// duplicateWindow is how long JetStream knows the ids of what it stored.
 	duplicateWindow = 2 * time.Minute
@@ -40,6 +43,9 @@ func streamConfig(name string, maxBytes int64) jetstream.StreamConfig {
 	subjects := make([]string, len(classes))
 	for i, c := range classes {
 		subjects[i] = ingestPrefix(name) + events.Filter{Class: c}.Subject()
+	}
+	if name != lifecycleStream {
+		subjects = append(subjects, ingestPrefix(name)+segmentMark)
 	}
 	return jetstream.StreamConfig{
 		Name:             name,
@@ -67,13 +73,26 @@ func createStream(ctx context.Context, js jetstream.JetStream, name string, maxB
 	return nil
 }
 
-// sealStream ends a segment: from now it refuses every message.
+// sealStream ends a segment for good. First it takes the event subjects away:
+// what is published from then on finds no stream, and is sent again to the next
+// segment. Then it purges the segment's mark, which makes JetStream write the
+// index, so that a later open need not read the blocks again.
 func sealStream(ctx context.Context, js jetstream.JetStream, name string) error {
 	s, err := js.Stream(ctx, name)
 	if err != nil {
 		return fmt.Errorf("sealing %s: %w", name, err)
 	}
 	cfg := s.CachedInfo().Config
+	if cfg.Sealed {
+		return nil
+	}
+	cfg.Subjects = []string{ingestPrefix(name) + segmentMark}
+	if _, err := js.UpdateStream(ctx, cfg); err != nil {
+		return fmt.Errorf("silencing %s: %w", name, err)
+	}
+	if err := s.Purge(ctx, jetstream.WithPurgeSequence(2)); err != nil {
+		return fmt.Errorf("writing the index of %s: %w", name, err)
+	}
 	cfg.Sealed = true
 	if _, err := js.UpdateStream(ctx, cfg); err != nil {
 		return fmt.Errorf("sealing %s: %w", name, err)

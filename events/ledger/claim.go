@@ -1,0 +1,49 @@
+package ledger
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+)
+
+// Claim is the exclusive right to write to a session. It ends with the process.
+type Claim struct {
+	lock *os.File // reachable as long as the claim is: a finalizer would release it
+}
+
+// ClaimSession claims a session. It returns [ErrLive] when a living process
+// holds the claim, this one included.
+func (l *Ledger) ClaimSession(session string) (*Claim, error) {
+	dir := stateDir(l.opts.Dir).sessions()
+	if err := os.MkdirAll(dir, 0o700); err != nil {
+		return nil, fmt.Errorf("claiming session %s: %w", session, err)
+	}
+	path := filepath.Join(dir, session+".lock")
+	for {
+		f, err := lockFile(path, true)
+		if errors.Is(err, errLocked) {
+			return nil, fmt.Errorf("claiming session %s: %w", session, ErrLive)
+		}
+		if err != nil {
+			return nil, fmt.Errorf("claiming session %s: %w", session, err)
+		}
+		if sameFile(f, path) {
+			return &Claim{lock: f}, nil
+		}
+		_ = f.Close() // it was released, and its file removed, between our open and our lock
+	}
+}
+
+// Release gives the claim up.
+func (c *Claim) Release() {
+	// Removed before it is unlocked: who opened it meanwhile sees that it is gone.
+	_ = os.Remove(c.lock.Name())
+	_ = c.lock.Close()
+}
+
+func sameFile(f *os.File, path string) bool {
+	a, errA := f.Stat()
+	b, errB := os.Stat(path)
+	return errA == nil && errB == nil && os.SameFile(a, b)
+}

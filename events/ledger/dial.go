@@ -1,0 +1,214 @@
+package ledger
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"os"
+	"slices"
+	"strconv"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/nats-io/nats.go"
+)
+
+// openTimeout bounds how long an open waits for a host that is starting.
+const openTimeout = 15 * time.Second
+
+// dialer is the custom dialer of a process's one connection. Each dial finds
+// the host or becomes it: when the host dies, whoever gets the lock first opens
+// the same store, and the connections of all processes find it there.
+type dialer struct {
+	o   Options
+	dir stateDir
+	// nc is the connection that dials, once it exists.
+	nc  atomic.Pointer[nats.Conn]
+	ctx context.Context //nolint:containedctx // Dial has no context parameter; this is the store's life
+
+	mu     sync.Mutex
+	host   *host
+	closed bool
+	// refused is why this process must not host: the ledger is damaged.
+	refused error
+	// failed is why it could not, and hostAfter when it may try again.
+	failed    error
+	hostAfter time.Time
+}
+
+// hostPause is the wait after a failure to host.
+const hostPause = 500 * time.Millisecond
+
+// Dial returns a connection to the host's server. NATS calls it for the first
+// connection and for each attempt to reconnect.
+func (d *dialer) Dial(_, _ string) (net.Conn, error) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	c, err := d.dialLocked()
+	if err != nil {
+		return nil, err
+	}
+	return c, d.useKey()
+}
+
+func (d *dialer) dialLocked() (net.Conn, error) {
+	if d.closed {
+		return nil, net.ErrClosed
+	}
+	if err := d.tryHost(); err != nil && !errors.Is(err, errLocked) {
+		return nil, err
+	}
+	if d.host != nil {
+		return d.host.ns.InProcessConn()
+	}
+	return d.join()
+}
+
+// tryHost becomes the host if the lock is free. It fails with errLocked when
+// another process hosts.
+func (d *dialer) tryHost() error {
+	if d.host != nil {
+		return nil
+	}
+	lock, err := lockFile(d.dir.hostLock(), true)
+	if err != nil {
+		return err
+	}
+	if d.refused != nil {
+		return errors.Join(d.refused, lock.Close())
+	}
+	if time.Now().Before(d.hostAfter) {
+		return errors.Join(d.failed, lock.Close())
+	}
+	h, err := openHost(d.ctx, d.o, lock)
+	if err == nil {
+		d.host = h
+		return nil
+	}
+	d.failed, d.hostAfter = err, time.Now().Add(hostPause)
+	if errors.Is(err, ErrDamaged) {
+		d.refused = err
+	}
+	return errors.Join(err, lock.Close())
+}
+
+// join connects to the host that the endpoint file names.
+func (d *dialer) join() (net.Conn, error) {
+	var ep endpoint
+	if err := readJSON(d.dir.endpoint(), &ep); err != nil {
+		return nil, fmt.Errorf("the host of the ledger is starting or stopping: %w", err)
+	}
+	return net.DialTimeout("tcp", net.JoinHostPort("127.0.0.1", strconv.Itoa(ep.Port)), 2*time.Second)
+}
+
+// useKey makes the connection log in with the present key: it may have been
+// rotated. NATS holds the connection's lock while it dials, so that the field
+// is ours to write.
+func (d *dialer) useKey() error {
+	nc := d.nc.Load()
+	if nc == nil {
+		return nil
+	}
+	c, err := d.dir.readCredentials()
+	if err != nil {
+		return err
+	}
+	pub, err := c.publicKey()
+	if err != nil {
+		return err
+	}
+	nc.Opts.Nkey = pub
+	return nil
+}
+
+// connect makes the process's one connection. It waits for another host that is
+// starting, up to [openTimeout].
+func (d *dialer) connect(ctx context.Context, opts ...nats.Option) (*nats.Conn, error) {
+	ctx, cancel := context.WithTimeout(ctx, openTimeout)
+	defer cancel()
+	for wait := 2 * time.Millisecond; ; wait = min(2*wait, 50*time.Millisecond) {
+		if err := d.settle(); err != nil {
+			return nil, err
+		}
+		nc, err := d.attempt(opts)
+		if err == nil {
+			d.nc.Store(nc)
+			return nc, nil
+		}
+		select {
+		case <-ctx.Done():
+			return nil, fmt.Errorf("waiting for the host of the ledger: %w", err)
+		case <-time.After(wait):
+		}
+	}
+}
+
+// settle decides who hosts: this process when the lock is free.
+func (d *dialer) settle() error {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if err := d.tryHost(); !errors.Is(err, errLocked) {
+		return err
+	}
+	return nil
+}
+
+// attempt connects once, with the key that the host made.
+func (d *dialer) attempt(opts []nats.Option) (*nats.Conn, error) {
+	c, err := d.dir.readCredentials()
+	if err != nil {
+		return nil, err
+	}
+	pub, err := c.publicKey()
+	if err != nil {
+		return nil, err
+	}
+	return nats.Connect("nats://127.0.0.1", slices.Concat(d.options(), opts, []nats.Option{nats.Nkey(pub, d.sign)})...)
+}
+
+// sign answers the server's challenge with the present key.
+func (d *dialer) sign(nonce []byte) ([]byte, error) {
+	c, err := d.dir.readCredentials()
+	if err != nil {
+		return nil, err
+	}
+	return c.sign(nonce)
+}
+
+func (d *dialer) options() []nats.Option {
+	return []nats.Option{
+		nats.Name(fmt.Sprintf("yieldlog %d", os.Getpid())),
+		nats.SetCustomDialer(d),
+		nats.SkipHostLookup(),
+		nats.IgnoreDiscoveredServers(),
+		nats.IgnoreAuthErrorAbort(),
+		nats.Timeout(5 * time.Second),
+		nats.MaxReconnects(-1),
+		nats.ReconnectWait(5 * time.Millisecond),
+		nats.ReconnectJitter(5*time.Millisecond, 5*time.Millisecond),
+		nats.ReconnectBufSize(-1), // a publish without a server fails at once: the outbox sends it again
+		nats.PingInterval(20 * time.Second),
+	}
+}
+
+// hosting is the host, if this process is it.
+func (d *dialer) hosting() *host {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	return d.host
+}
+
+// close stops hosting, if this process does; no dial succeeds afterwards.
+func (d *dialer) close() error {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.closed = true
+	if d.host == nil {
+		return nil
+	}
+	h := d.host
+	d.host = nil
+	return h.close()
+}

@@ -1,0 +1,337 @@
+package ledger
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"log/slog"
+	"net"
+	"os"
+	"strconv"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/nats-io/nats-server/v2/server"
+	"github.com/nats-io/nats.go"
+	"github.com/nats-io/nats.go/jetstream"
+)
+
+// The accounts. Readers live in one of their own: permissions inside one
+// account do not stop a reader, since the server publishes replies unchecked.
+const (
+	ledgerAccount  = "LEDGER"
+	readersAccount = "READERS"
+)
+
+// host is the embedded server of the process that holds the host lock.
+type host struct {
+	o      Options
+	dir    stateDir
+	lock   *os.File // reachable as long as the server runs: a finalizer would release it
+	creds  credentials
+	ns     *server.Server
+	nc     *nats.Conn // the host's own, for the streams
+	js     jetstream.JetStream
+	marker *marker
+	// mu guards the marker and the streams that it names.
+	mu sync.Mutex
+	// cleanup waits for the removal of the copies that were set aside.
+	cleanup sync.WaitGroup
+}
+
+// openHost opens the store with care and starts the server on it. The caller
+// holds the lock; on failure it still does.
+func openHost(ctx context.Context, o Options, lock *os.File) (*host, error) {
+	h := &host{o: o, dir: stateDir(o.Dir), lock: lock}
+	// A stale endpoint would send others to whoever has the port now.
+	if err := os.Remove(h.dir.endpoint()); err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return nil, fmt.Errorf("removing stale endpoint: %w", err)
+	}
+	var err error
+	if h.creds, err = h.dir.ensureCredentials(); err != nil {
+		return nil, err
+	}
+	if h.marker, err = h.dir.readMarker(); err != nil {
+		return nil, err
+	}
+	names, torn, err := inspect(h.dir, h.marker)
+	if err != nil {
+		return nil, err
+	}
+	aside, err := setAside(h.dir, names, torn)
+	if err != nil {
+		return nil, err
+	}
+	if err := h.openChecked(ctx, names); err != nil {
+		return nil, h.refuse(err, aside)
+	}
+	h.cleanup.Go(func() {
+		if aside != "" {
+			_ = os.RemoveAll(aside)
+		}
+	})
+	return h, nil
+}
+
+// openChecked starts the server, checks that the streams are whole, makes the
+// missing ones of a new ledger, and tells the others where to connect.
+func (h *host) openChecked(ctx context.Context, names []string) error {
+	if err := os.WriteFile(h.dir.running(), nil, 0o600); err != nil {
+		return fmt.Errorf("marking the ledger as running: %w", err)
+	}
+	if err := h.startServer(); err != nil {
+		return err
+	}
+	if err := h.reviveStreams(ctx, names); err != nil {
+		return err
+	}
+	if err := checkStreams(ctx, h.js, names); err != nil {
+		return err
+	}
+	if err := h.adopt(names); err != nil {
+		return err
+	}
+	if err := h.ensureStreams(ctx); err != nil {
+		return err
+	}
+	ep := endpoint{Version: 1, URL: h.url(), Port: h.creds.Port, PID: os.Getpid()}
+	if err := writeJSON(h.dir.endpoint(), ep, false); err != nil {
+		return fmt.Errorf("writing endpoint: %w", err)
+	}
+	return nil
+}
+
+// refuse ends a failed open: the server stops and the streams are put back as
+// they were.
+func (h *host) refuse(cause error, aside string) error {
+	h.stopServer()
+	if !errors.Is(cause, ErrDamaged) {
+		if aside == "" {
+			return cause
+		}
+		return errors.Join(cause, os.RemoveAll(aside))
+	}
+	kept, err := putBack(h.dir, aside)
+	if err != nil {
+		return errors.Join(cause, fmt.Errorf("copies are in %s: %w", aside, err))
+	}
+	if kept == "" {
+		return cause
+	}
+	return fmt.Errorf("%w; the streams were put back as they were, what the server made of them is in %s", cause, kept)
+}
+
+// reviveStreams creates again a stream whose blocks are there but whose
+// description is not: JetStream then recovers all of its events.
+func (h *host) reviveStreams(ctx context.Context, names []string) error {
+	for _, n := range names {
+		_, err := h.js.Stream(ctx, n)
+		if !errors.Is(err, jetstream.ErrStreamNotFound) {
+			continue // checkStreams reports other errors
+		}
+		if _, err := os.Stat(h.dir.stream(n)); err != nil || !h.marker.has(n) {
+			continue
+		}
+		if err := createStream(ctx, h.js, n, h.streamLimit(n)); err != nil {
+			return damaged("the description of stream %s is missing, and it could not be made again: %v", n, err)
+		}
+		h.o.Logger.Warn("description of a stream was missing and was made again", "stream", n)
+	}
+	return nil
+}
+
+// adopt names in the marker what a crash left between creation and marking.
+func (h *host) adopt(names []string) error {
+	if len(names) == len(h.marker.Streams) {
+		return nil
+	}
+	h.marker.Streams = names
+	return h.dir.writeMarker(h.marker)
+}
+
+// startServer starts the embedded server on the port of last time, or on
+// another when someone else has it now, and connects to it.
+func (h *host) startServer() error {
+	err := h.listen(h.creds.Port)
+	if errors.Is(err, errPort) {
+		h.o.Logger.Warn("port of the ledger is taken, choosing another", "port", h.creds.Port)
+		err = h.listen(0)
+	}
+	if err != nil {
+		return err
+	}
+	if port := h.ns.Addr().(*net.TCPAddr).Port; port != h.creds.Port {
+		h.creds.Port = port
+		if err := h.dir.writeCredentials(h.creds); err != nil {
+			return err
+		}
+	}
+	pub, err := h.creds.publicKey()
+	if err != nil {
+		return err
+	}
+	h.nc, err = nats.Connect("", nats.InProcessServer(h.ns), nats.Nkey(pub, h.creds.sign), nats.NoReconnect())
+	if err != nil {
+		return fmt.Errorf("connecting to the embedded server: %w", err)
+	}
+	h.js, err = jetstream.New(h.nc)
+	return err
+}
+
+// errPort says that the port cannot be listened on.
+var errPort = errors.New("port is taken")
+
+func (h *host) listen(port int) error {
+	opts, err := serverOptions(h.o, h.creds)
+	if err != nil {
+		return err
+	}
+	opts.Port = port
+	if port == 0 {
+		opts.Port = server.RANDOM_PORT
+	}
+	ns, err := server.NewServer(opts)
+	if err != nil {
+		return fmt.Errorf("making the embedded server: %w", err)
+	}
+	log := &serverLog{log: h.o.Logger}
+	ns.SetLoggerV2(log, false, false, false)
+	ns.Start() // returns once it listens
+	if ns.Addr() != nil {
+		h.ns = ns
+		return nil
+	}
+	shutdown(ns)
+	if port != 0 && log.listenFailed() {
+		return errPort
+	}
+	return fmt.Errorf("starting the embedded server: %s", log.fatal())
+}
+
+func (h *host) url() string { return fmt.Sprintf("nats://127.0.0.1:%d", h.creds.Port) }
+
+// stopServer ends the server and waits until it has written its indexes.
+func (h *host) stopServer() {
+	if h.nc != nil {
+		h.nc.Close()
+	}
+	if h.ns != nil {
+		shutdown(h.ns)
+	}
+	h.nc, h.ns = nil, nil
+}
+
+func shutdown(ns *server.Server) {
+	ns.Shutdown()
+	ns.WaitForShutdown()
+}
+
+// close stops hosting in good order. The lock is released last, so that a
+// successor finds the store at rest.
+func (h *host) close() error {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.cleanup.Wait()
+	err := os.Remove(h.dir.endpoint())
+	h.stopServer()
+	if errors.Is(err, fs.ErrNotExist) {
+		err = nil
+	}
+	return errors.Join(err, os.Remove(h.dir.running()), h.lock.Close())
+}
+
+// serverOptions configures the embedded server: loopback only, no signals, no
+// output, JetStream in the store, readers apart from the ledger.
+func serverOptions(o Options, c credentials) (*server.Options, error) {
+	pub, err := c.publicKey()
+	if err != nil {
+		return nil, err
+	}
+	opts := &server.Options{}
+	if err := opts.ProcessConfigString(accountsConfig(pub, c.ReaderPassword)); err != nil {
+		return nil, fmt.Errorf("configuring the embedded server: %w", err)
+	}
+	opts.ServerName = "yieldlog"
+	opts.Host = "127.0.0.1"
+	opts.NoSigs = true
+	opts.NoLog = true
+	opts.DisableJetStreamBanner = true
+	opts.MaxPayload = maxMessage + 64<<10 // the message and its headers
+	opts.MaxPending = 256 << 20
+	opts.AuthTimeout = 5
+	opts.JetStream = true
+	opts.StoreDir = stateDir(o.Dir).store()
+	opts.JetStreamMaxMemory = 64 << 20
+	opts.JetStreamMaxStore = 1 << 40
+	if o.Sync == SyncAlways {
+		opts.SyncAlways = true
+	} else {
+		opts.SyncInterval = time.Second
+	}
+	return opts, nil
+}
+
+// readerAPI is what readers may ask for: to describe streams and to get
+// messages. Creating consumers is left out: one can deliver anywhere.
+var readerAPI = []struct{ subject, kind string }{
+	{"$JS.API.INFO", ""},
+	{"$JS.API.STREAM.NAMES", ""},
+	{"$JS.API.STREAM.INFO.*", ""},
+	{"$JS.API.DIRECT.GET.*", ", response_type: stream"},
+	{"$JS.API.DIRECT.GET.*.>", ", response_type: stream"},
+}
+
+func accountsConfig(writer, password string) string {
+	exports := []string{`{stream: "yieldlog.>", accounts: [READERS]}`}
+	imports := []string{`{stream: {account: LEDGER, subject: "yieldlog.>"}}`}
+	var publish []string
+	for _, a := range readerAPI {
+		exports = append(exports, fmt.Sprintf(`{service: %q, accounts: [READERS]%s}`, a.subject, a.kind))
+		imports = append(imports, fmt.Sprintf(`{service: {account: LEDGER, subject: %q}}`, a.subject))
+		publish = append(publish, strconv.Quote(a.subject))
+	}
+	list := func(s []string) string { return strings.Join(s, ", ") }
+	return fmt.Sprintf(`
+system_account: SYS
+accounts {
+  SYS {}
+  %s { jetstream: enabled, users: [{nkey: %s}], exports: [%s] }
+  %s {
+    users: [{user: %s, password: %q, permissions: {publish: {allow: [%s]}, subscribe: {allow: ["yieldlog.>", "_INBOX.>"]}}}]
+    imports: [%s]
+  }
+}`, ledgerAccount, writer, list(exports), readersAccount, readerUser, password, list(publish), list(imports))
+}
+
+// serverLog passes the server's warnings on and remembers why it could not
+// start. The server calls it from many goroutines.
+type serverLog struct {
+	log  *slog.Logger
+	mu   sync.Mutex
+	last string
+}
+
+func (l *serverLog) Noticef(format string, v ...any) { l.log.Debug(fmt.Sprintf(format, v...)) }
+func (l *serverLog) Warnf(format string, v ...any)   { l.log.Warn(fmt.Sprintf(format, v...)) }
+func (l *serverLog) Errorf(format string, v ...any)  { l.log.Error(fmt.Sprintf(format, v...)) }
+func (l *serverLog) Debugf(string, ...any)           {}
+func (l *serverLog) Tracef(string, ...any)           {}
+
+// Fatalf is called where a server of its own would end the process.
+func (l *serverLog) Fatalf(format string, v ...any) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.last = fmt.Sprintf(format, v...)
+}
+
+func (l *serverLog) fatal() string {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.last
+}
+
+func (l *serverLog) listenFailed() bool {
+	return strings.HasPrefix(l.fatal(), "Error listening on port")
+}

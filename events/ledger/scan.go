@@ -1,0 +1,200 @@
+package ledger
+
+import (
+	"bytes"
+	"crypto/sha256"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"hash"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/minio/highwayhash"
+
+	"github.com/yieldlog/yieldlog/events"
+)
+
+// A block file of JetStream is a row of records, little endian:
+//
+//	0   length of the record (4 bytes), high bit: the message has a header
+//	4   sequence (8), 12 time (8), 20 length of the subject (2)
+//	22  subject, [length of the header (4), header], data, checksum (8)
+//
+// The checksum is the HighwayHash of everything but the two lengths, with a key
+// made of the stream's name and the number of the block.
+const (
+	recordHeader = 22
+	recordSum    = 8
+	headerBit    = 1 << 31
+)
+
+// blockScan is what a scan of one block found.
+type blockScan struct {
+	path string
+	// records counts the records whose checksum holds, before the damage.
+	records int
+	// damage says what is wrong, or is empty.
+	damage string
+	// torn says that nothing but the last record of the block is damaged: a
+	// write that was cut off and never acknowledged.
+	torn bool
+}
+
+// blocks lists the block files of a stream in order.
+func blocks(streamDir string) ([]string, error) {
+	ents, err := os.ReadDir(filepath.Join(streamDir, "msgs"))
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, err
+	}
+	var nums []int
+	for _, e := range ents {
+		if n, ok := strings.CutSuffix(e.Name(), ".blk"); ok {
+			if i, err := strconv.Atoi(n); err == nil {
+				nums = append(nums, i)
+			}
+		}
+	}
+	slices.Sort(nums)
+	paths := make([]string, len(nums))
+	for i, n := range nums {
+		paths[i] = filepath.Join(streamDir, "msgs", strconv.Itoa(n)+".blk")
+	}
+	return paths, nil
+}
+
+// scanBlock verifies the checksums of one block file.
+func scanBlock(path, stream string) (blockScan, error) {
+	r := blockScan{path: path}
+	b, err := os.ReadFile(path)
+	if err != nil {
+		return r, fmt.Errorf("reading block: %w", err)
+	}
+	h := blockHash(path, stream)
+	for off := 0; off < len(b); {
+		rec, why := record(b[off:], h)
+		if why != "" {
+			r.damage = fmt.Sprintf("%s at byte %d", why, off)
+			r.torn = !anyRecord(b[off+1:], h)
+			return r, nil
+		}
+		r.records++
+		off += len(rec)
+	}
+	return r, nil
+}
+
+func blockHash(path, stream string) hash.Hash {
+	n := strings.TrimSuffix(filepath.Base(path), ".blk")
+	key := sha256.Sum256([]byte(stream + "-" + n))
+	h, err := highwayhash.NewDigest64(key[:])
+	if err != nil {
+		panic(err) // the key has the right length
+	}
+	return h
+}
+
+// record cuts the first record off b, or says why it cannot be one.
+func record(b []byte, h hash.Hash) (rec []byte, why string) {
+	if len(b) < recordHeader+recordSum {
+		return nil, "cut off record"
+	}
+	word := binary.LittleEndian.Uint32(b)
+	size := int(word &^ headerBit)
+	subject := int(binary.LittleEndian.Uint16(b[20:]))
+	fixed := subject
+	if word&headerBit != 0 {
+		fixed += 4
+	}
+	if size < recordHeader+fixed+recordSum {
+		return nil, "bad record length"
+	}
+	if size > len(b) {
+		return nil, "cut off record"
+	}
+	data := b[recordHeader : size-recordSum]
+	h.Reset()
+	_, _ = h.Write(b[4:20])
+	_, _ = h.Write(data[:subject])
+	_, _ = h.Write(data[fixed:])
+	var sum [recordSum]byte
+	if !bytes.Equal(h.Sum(sum[:0]), b[size-recordSum:size]) {
+		return nil, "bad checksum"
+	}
+	return b[:size], ""
+}
+
+// anyRecord reports whether a whole record starts anywhere in b. The first
+// bytes of the subject tell almost every other position apart.
+func anyRecord(b []byte, h hash.Hash) bool {
+	for off := 0; off+recordHeader+recordSum <= len(b); off++ {
+		if s := b[off+recordHeader:]; !bytes.HasPrefix(s, eventStart) && !bytes.HasPrefix(s, markStart) {
+			continue
+		}
+		if _, why := record(b[off:], h); why == "" {
+			return true
+		}
+	}
+	return false
+}
+
+// One of these begins every subject that is stored in the ledger.
+var eventStart, markStart = []byte(events.SubjectRoot + "."), []byte(segmentMark)
+
+// indexFresh reports whether JetStream will trust the index of a stream. If it
+// will not, it reads every block again, and a rebuild can destroy what follows
+// a damaged byte.
+func indexFresh(streamDir, stream string) bool {
+	idx, err := os.ReadFile(filepath.Join(streamDir, "msgs", "index.db"))
+	if err != nil || len(idx) < 32 {
+		return false
+	}
+	body, sum := idx[:len(idx)-recordSum], idx[len(idx)-recordSum:]
+	key := sha256.Sum256([]byte(stream))
+	h, err := highwayhash.NewDigest64(key[:])
+	if err != nil {
+		return false
+	}
+	_, _ = h.Write(body)
+	if !bytes.Equal(h.Sum(nil), sum) {
+		return false
+	}
+	paths, err := blocks(streamDir)
+	if err != nil || len(paths) == 0 {
+		return false
+	}
+	// The index ends with the number of the last block and its last checksum.
+	last := paths[len(paths)-1]
+	n, _ := strconv.ParseUint(strings.TrimSuffix(filepath.Base(last), ".blk"), 10, 64)
+	tail, err := lastBytes(last, recordSum)
+	if err != nil {
+		return false
+	}
+	return bytes.HasSuffix(body, append(binary.AppendUvarint(nil, n), tail...))
+}
+
+// lastBytes is the last n bytes of a file, or zeros of a shorter one.
+func lastBytes(path string, n int64) ([]byte, error) {
+	f, err := os.Open(path)
+	if err != nil {
+		return nil, err
+	}
+	defer func() { _ = f.Close() }()
+	st, err := f.Stat()
+	if err != nil {
+		return nil, err
+	}
+	b := make([]byte, n)
+	if st.Size() < n {
+		return b, nil
+	}
+	_, err = f.ReadAt(b, st.Size()-n)
+	return b, err
+}
