@@ -40,6 +40,9 @@ type Request struct {
 	TTY *events.Size
 	// Monitor delivers the output's lines through the mailbox as they come.
 	Monitor bool
+	// Started, if set, is told the execution's id once it is recorded, before
+	// the call returns. It must not block.
+	Started func(execution string)
 	// Client holds the caller's correlation ids.
 	Client map[string]string
 	// Trace is the caller's W3C traceparent.
