@@ -83,9 +83,12 @@ func TestNamesOfSettings(t *testing.T) {
 
 func TestBlocklist(t *testing.T) {
 	for value, want := range map[string]int{"": 5, " ": 5, ",": 0, " , ,": 0, "NONE": 1} {
-		cfg, _, _ := load(t, map[string]string{"MCP_YIELDSHELL_BLOCKED_SIDE_EFFECTS": value})
+		cfg, _, warnings := load(t, map[string]string{"MCP_YIELDSHELL_BLOCKED_SIDE_EFFECTS": value})
 		if len(cfg.Blocked) != want {
 			t.Errorf("%q blocks %q", value, cfg.Blocked)
+		}
+		if said := len(warnings) == 1; said != (want != 1) {
+			t.Errorf("%q: warnings %q", value, warnings)
 		}
 	}
 }

@@ -36,6 +36,11 @@ func (l *loader) text(name string) (value, source string, ok bool) {
 	return "", "default", false
 }
 
+// empty reports whether the setting is there under some name, without a value.
+func (l *loader) empty(name string) bool {
+	return slices.ContainsFunc(prefixes, func(p string) bool { _, ok := l.getenv(p + name); return ok })
+}
+
 func (l *loader) record(name, value, source string) {
 	l.settings = append(l.settings, Setting{Name: prefixes[0] + name, Value: value, Source: source})
 }
@@ -103,8 +108,13 @@ func (l *loader) pattern(name, def string) *regexp.Regexp {
 func (l *loader) categories(name string, def []string) []string {
 	list := def
 	v, source, ok := l.text(name)
-	if ok && strings.TrimSpace(v) != "" {
-		list = splitList(v, ",")
+	switch {
+	case ok && strings.TrimSpace(v) != "":
+		if list = splitList(v, ","); len(list) == 0 {
+			l.warn("%s names no category: no side effect is refused", source)
+		}
+	case ok || l.empty(name):
+		l.warn("%s is set and empty: the default list holds", name)
 	}
 	for _, c := range list {
 		if !slices.Contains(SideEffects, c) {
