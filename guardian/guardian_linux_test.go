@@ -49,7 +49,7 @@ func fakeServer(dir string) {
 	}()
 	lines := bufio.NewScanner(os.Stdin)
 	note(dir, "server")
-	fmt.Printf("marked %t guarded %t\n", os.Getenv(Var) != "", os.Getenv(serverVar) != "")
+	fmt.Fprintf(os.Stdout, "marked %t guarded %t\n", os.Getenv(Var) != "", os.Getenv(serverVar) != "")
 	for lines.Scan() {
 		c := exec.Command("/bin/sh", "-c", lines.Text())
 		c.SysProcAttr = &syscall.SysProcAttr{Setsid: true}

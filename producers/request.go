@@ -6,7 +6,7 @@ import (
 	"github.com/yieldlog/yieldlog/events"
 )
 
-// DefaultDelay, as a request's Yield or Timeout, asks for the configured default.
+// DefaultDelay as a request's Yield or Timeout asks for the configured default.
 const DefaultDelay time.Duration = -1
 
 // Request asks for a command.
