@@ -42,7 +42,9 @@ replayable ledger of everything that happened.
 	root.PersistentFlags().BoolVar(&a.json, "json", false, "print JSON, with its schema version")
 	root.PersistentFlags().BoolVarP(&a.verbose, "verbose", "v", false, "log more to stderr")
 	root.AddCommand(
+		newLogs(a),
 		newEvents(a),
+		newServe(a),
 		newConfig(a),
 		newVersion(a),
 	)

@@ -314,10 +314,18 @@ type serverLog struct {
 }
 
 func (l *serverLog) Noticef(format string, v ...any) { l.log.Debug(fmt.Sprintf(format, v...)) }
-func (l *serverLog) Warnf(format string, v ...any)   { l.log.Warn(fmt.Sprintf(format, v...)) }
 func (l *serverLog) Errorf(format string, v ...any)  { l.log.Error(fmt.Sprintf(format, v...)) }
 func (l *serverLog) Debugf(string, ...any)           {}
 func (l *serverLog) Tracef(string, ...any)           {}
+
+// Warnf leaves out what is so on purpose: the credentials are random and stay in
+// memory and in a 0600 file, so hashing them would only cost every connection.
+func (l *serverLog) Warnf(format string, v ...any) {
+	if strings.HasPrefix(format, "Plaintext passwords detected") {
+		return
+	}
+	l.log.Warn(fmt.Sprintf(format, v...))
+}
 
 // Fatalf is called where a server of its own would end the process.
 func (l *serverLog) Fatalf(format string, v ...any) {

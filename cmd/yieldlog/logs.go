@@ -1,0 +1,142 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/yieldlog/yieldlog/events"
+	"github.com/yieldlog/yieldlog/events/ledger"
+)
+
+func newLogs(a *app) *cobra.Command {
+	var (
+		follow bool
+		from   int64
+	)
+	c := &cobra.Command{
+		Use:               "logs ID",
+		Short:             "Print an execution's output: stdout to stdout, stderr to stderr",
+		Args:              usageArgs(cobra.ExactArgs(1)),
+		ValidArgsFunction: a.completeIDs,
+		RunE: func(c *cobra.Command, args []string) error {
+			ctx := c.Context()
+			return a.reading(ctx, func(l *ledger.Ledger) error {
+				id, err := resolveExecution(ctx, l, args[0])
+				if err != nil {
+					return err
+				}
+				p := &printer{ledger: l, id: id, out: a.out, err: a.err, next: from}
+				if !follow {
+					return p.catchUp(ctx)
+				}
+				return p.follow(ctx)
+			})
+		},
+	}
+	c.Flags().BoolVarP(&follow, "follow", "f", false, "go on until the execution ends")
+	c.Flags().Int64Var(&from, "from", 0, "begin at this byte")
+	return c
+}
+
+// A printer prints the output of one execution, from the ledger.
+type printer struct {
+	ledger   *ledger.Ledger
+	id       named
+	out, err io.Writer
+	next     int64 // the offset of the first byte that was not printed
+}
+
+// catchUp prints what there is.
+func (p *printer) catchUp(ctx context.Context) error {
+	for e, err := range p.ledger.Output(ctx, p.id.session, p.id.execution, p.next, -1) {
+		if err != nil {
+			return fmt.Errorf("reading the output: %w", err)
+		}
+		b, ok := e.Body.(events.Output)
+		if !ok {
+			continue
+		}
+		w := p.out
+		if b.Stream == events.KindStderr {
+			w = p.err
+		}
+		if _, err := w.Write(b.Data); err != nil {
+			return fmt.Errorf("printing the output: %w", err)
+		}
+		p.next = b.End()
+	}
+	return nil
+}
+
+// lookAgain is how often a follower looks by itself: an event that came while
+// it was subscribing shows then.
+const lookAgain = time.Second
+
+// follow prints what comes, until the execution ends. Being interrupted is a
+// way to end it.
+func (p *printer) follow(ctx context.Context) error {
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	more, ended := make(chan struct{}, 1), make(chan error, 1)
+	f := events.Filter{Session: p.id.session, ID: p.id.execution}
+	go func() { // ends with follow
+		for range p.ledger.FollowOutput(ctx, f) {
+			wake(more)
+		}
+	}()
+	go func() { ended <- awaitEnd(ctx, p.ledger, f) }() // ends with follow
+	return p.printUntil(ctx, more, ended)
+}
+
+// printUntil prints whenever there is more, and once more after the end.
+func (p *printer) printUntil(ctx context.Context, more <-chan struct{}, ended <-chan error) error {
+	tick := time.NewTicker(lookAgain)
+	defer tick.Stop()
+	for {
+		if err := p.catchUp(ctx); err != nil {
+			if ctx.Err() != nil {
+				return nil
+			}
+			return err
+		}
+		select {
+		case err := <-ended:
+			if err != nil || ctx.Err() != nil {
+				return err
+			}
+			return p.catchUp(ctx)
+		case <-more:
+		case <-tick.C:
+		case <-ctx.Done():
+			return nil
+		}
+	}
+}
+
+// awaitEnd returns when the execution has settled or was refused.
+func awaitEnd(ctx context.Context, l *ledger.Ledger, f events.Filter) error {
+	for e, err := range l.Follow(ctx, f, 1) {
+		if err != nil {
+			if ctx.Err() != nil {
+				return nil
+			}
+			return fmt.Errorf("following the ledger: %w", err)
+		}
+		if k := e.Kind(); k == events.KindSettled || k == events.KindRefused {
+			return nil
+		}
+	}
+	return nil
+}
+
+// wake leaves a token, if there is none.
+func wake(c chan<- struct{}) {
+	select {
+	case c <- struct{}{}:
+	default:
+	}
+}
