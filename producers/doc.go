@@ -1,4 +1,28 @@
 // Package producers holds the only writers of the ledger: sessions and the
 // executions that they own, from the request through policy, lane, spawn,
 // output and yield to the one settlement.
+//
+// # Nouns
+//
+// A [Session] owns executions. An execution is one managed command: it is
+// requested, waits for its lane, spawns a shell in a process group of its own,
+// pumps that shell's output into the ledger, and is settled once. Its tree is
+// the shell and everything that descends from it, wherever it went.
+//
+// # Goroutines
+//
+//	goroutine            one per           owns                                  ends
+//	execution.run        execution         its lifecycle, from lane to settled   at settlement
+//	pump.run             output pipe       the reading end of the pipe           at end of file, or when cut off
+//	stdin.deliver        execution, while  the writing end of standard input     when nothing is queued, or the
+//	                     input is queued                                         process is gone
+//	escalation timers    stop, timeout     nothing: they signal the tree         at settlement
+//	kin.reapOrphans      program           orphans of executions that exited     with the last session
+//
+// [Session.Close] waits for those of its session.
+//
+// # Locks
+//
+// Session.mu, then execution.mu, then process.mu, then kin.mu. None is held
+// while the ledger is appended to.
 package producers

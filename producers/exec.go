@@ -1,0 +1,155 @@
+package producers
+
+import (
+	"context"
+	"fmt"
+	"syscall"
+	"time"
+
+	"github.com/yieldlog/yieldlog/events"
+)
+
+// Exec runs a command. It returns when the command is settled, when its yield
+// delay is over (the command then runs on), or when it was refused. A ctx that
+// ends before that ends the command, and is the error; after that it has no effect.
+func (s *Session) Exec(ctx context.Context, r Request) (Result, error) {
+	r.Owner = ownerOf(r.Owner)
+	yield, timeout := s.cfg.delays(r)
+	r.Yield, r.Timeout = yield, timeout
+	e, no, err := s.request(ctx, r)
+	if err != nil {
+		return Result{}, err
+	}
+	if no != nil {
+		return s.refuse(ctx, r, no)
+	}
+	return e.attend(ctx, yield)
+}
+
+// request judges the request, reserves its place among the running ones,
+// records it, and sets it going.
+func (s *Session) request(ctx context.Context, r Request) (*execution, *refusal, error) {
+	s.mu.Lock()
+	if s.closing {
+		s.mu.Unlock()
+		return nil, nil, ErrClosed
+	}
+	running := s.live
+	s.live++ // reserved before it is judged, so that concurrent calls cannot pass the limit together
+	s.over.Add(1)
+	s.mu.Unlock()
+
+	e, no := s.judge(ctx, r, running)
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if no != nil {
+		s.live--
+		s.over.Done()
+		return nil, no, nil
+	}
+	s.executions[e.id] = e
+	go e.run()
+	if s.closing { // closed meanwhile: it must not start
+		go e.end(stopOrder{cause: events.TermSessionEnded, signal: syscall.SIGTERM, force: closeGrace})
+	}
+	return e, nil, nil
+}
+
+// judge applies policy and appends requested: nothing starts that is not on record.
+func (s *Session) judge(ctx context.Context, r Request, running int) (*execution, *refusal) {
+	if no := s.cfg.check(r, running); no != nil {
+		return nil, no
+	}
+	dir, no := s.cfg.workdir(r)
+	if no != nil {
+		return nil, no
+	}
+	if err := s.ledger.Writable(); err != nil {
+		return nil, &refusal{Reason: "ledger", Message: err.Error()}
+	}
+	r.Cwd = dir
+	e := newExecution(s, r)
+	// The append is not given up with the call: what may be on disk must be settled.
+	ev, err := s.ledger.Append(context.WithoutCancel(ctx), s.event(e.owner, e.id, s.requested(r)))
+	if err != nil {
+		return nil, &refusal{Reason: "ledger", Message: fmt.Sprintf("the command was not started: it could not be recorded: %v", err)}
+	}
+	e.reached(ev.Seq)
+	return e, nil
+}
+
+// requested is what the ledger keeps of a request.
+func (s *Session) requested(r Request) events.Requested {
+	return events.Requested{
+		Command: redact(s.env.secrets(r.Env), r.Command), Name: r.Name, Cwd: r.Cwd, Shell: r.Shell,
+		SideEffects: r.SideEffects, Env: names(r.Env), StdinBytes: len(r.Stdin),
+		YieldMS: r.Yield.Milliseconds(), TimeoutMS: r.Timeout.Milliseconds(), OutputLimit: s.cfg.OutputLimit,
+		TTY: r.TTY, Monitor: r.Monitor, Client: r.Client, Trace: r.Trace,
+	}
+}
+
+// refuse records a refusal and says what the caller is told.
+func (s *Session) refuse(ctx context.Context, r Request, no *refusal) (Result, error) {
+	res := Result{Execution: events.NewID(), Outcome: Refused, Refusal: no.Message, Reason: no.Reason}
+	if no.Reason == "ledger" { // which cannot be recorded
+		return res, nil
+	}
+	asked := s.requested(r)
+	ev, err := s.ledger.Append(ctx, s.event(r.Owner, res.Execution, events.Refused{Reason: no.Reason, Message: no.Message, Request: &asked}))
+	if err != nil {
+		return res, fmt.Errorf("recording a refusal: %w", err)
+	}
+	res.Seq = ev.Seq
+	return res, nil
+}
+
+// attend waits for the settlement, at most for the yield delay.
+func (e *execution) attend(ctx context.Context, yield time.Duration) (Result, error) {
+	delay := time.NewTimer(yield)
+	defer delay.Stop()
+	select {
+	case <-e.done:
+		return e.result()
+	case <-ctx.Done():
+		return e.cancelled(ctx)
+	case <-delay.C:
+	}
+	select {
+	case <-e.placed: // within a moment: the answer names a process, or a place in the queue
+	case <-e.done:
+	}
+	if err := e.yield(ctx); err == nil {
+		return e.result()
+	}
+	// It is ending right now: the caller gets the completion, not a stale handle.
+	select {
+	case <-e.done:
+		return e.result()
+	case <-ctx.Done():
+		return e.cancelled(ctx)
+	}
+}
+
+// cancelled ends the command of a call that was given up.
+func (e *execution) cancelled(ctx context.Context) (Result, error) {
+	e.end(stopOrder{cause: events.TermCancelled, signal: syscall.SIGTERM, force: closeGrace})
+	return Result{Execution: e.id}, fmt.Errorf("executing %s: %w", e.id, context.Cause(ctx))
+}
+
+// Wait waits for the settlement, at most for d, and never ends anything. A ctx
+// that ends first is the error.
+func (s *Session) Wait(ctx context.Context, owner, id string, d time.Duration) (Result, error) {
+	e, err := s.find(owner, id)
+	if err != nil {
+		return Result{Execution: id}, err
+	}
+	delay := time.NewTimer(d)
+	defer delay.Stop()
+	select {
+	case <-e.done:
+	case <-delay.C:
+	case <-ctx.Done():
+		return Result{Execution: id}, fmt.Errorf("waiting for %s: %w", id, context.Cause(ctx))
+	}
+	return e.result()
+}

@@ -1,0 +1,264 @@
+package producers
+
+import (
+	"context"
+	"errors"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/yieldlog/yieldlog/events"
+)
+
+func TestExecAnswersWithTheEnd(t *testing.T) {
+	b := newBench(t)
+	n := b.run(request("echo out; echo err >&2; exit 5"))
+	n.exits(t, events.StatusCompleted, 5, events.TermExited)
+	if n.out != "out\n" || n.err != "err\n" {
+		t.Errorf("stdout %q, stderr %q", n.out, n.err)
+	}
+}
+
+func TestASignalIsNamed(t *testing.T) {
+	b := newBench(t)
+	n := b.run(request("kill -9 $$"))
+	n.exits(t, events.StatusCompleted, -9, events.TermSignal)
+	if n.Signal != "SIGKILL" {
+		t.Errorf("signal %q", n.Signal)
+	}
+}
+
+func TestTheOrderOfEvents(t *testing.T) {
+	b := newBench(t)
+	n := b.run(request("echo x"))
+	var kinds []string
+	for _, e := range b.of(n.id) {
+		kinds = append(kinds, string(e.Kind()))
+	}
+	if got := strings.Join(kinds, " "); got != "requested spawned stdout settled" {
+		t.Errorf("events: %s", got)
+	}
+}
+
+func TestExecYieldsAndWaitSeesTheEnd(t *testing.T) {
+	b := newBench(t)
+	r := request("read x; echo got:$x; exit 3")
+	r.Yield = 0
+	res, err := b.Exec(t.Context(), r)
+	if err != nil || res.Outcome != Yielded {
+		t.Fatalf("%+v, %v", res, err)
+	}
+	still, err := b.Wait(t.Context(), "", res.Execution, time.Millisecond)
+	if err != nil || still.Outcome != Yielded {
+		t.Fatalf("%+v, %v", still, err)
+	}
+	if err := b.Write(t.Context(), "", res.Execution, Input{Data: []byte("go\n")}); err != nil {
+		t.Fatal(err)
+	}
+	n := b.ended(res.Execution)
+	n.exits(t, events.StatusCompleted, 3, events.TermExited)
+	if n.out != "got:go\n" {
+		t.Errorf("stdout %q", n.out)
+	}
+}
+
+func TestTheYieldBoundaryIsNeverStale(t *testing.T) {
+	b := newBench(t)
+	for range 50 {
+		r := request("sleep 0.01")
+		r.Yield = 10 * time.Millisecond
+		res, err := b.Exec(t.Context(), r)
+		if err != nil {
+			t.Fatal(err)
+		}
+		yields := 0
+		b.ended(res.Execution)
+		for _, e := range b.of(res.Execution) {
+			if e.Kind() == events.KindYielded {
+				yields++
+			}
+		}
+		if want := map[ResultKind]int{Settled: 0, Yielded: 1}[res.Outcome]; yields != want {
+			t.Fatalf("answered %s with %d yields", res.Outcome, yields)
+		}
+	}
+}
+
+func TestFastExitsLoseNothing(t *testing.T) {
+	b := newBench(t)
+	for range 300 {
+		n := b.run(request("head -c 24000 /dev/zero | tr '\\0' x"))
+		if n.out != strings.Repeat("x", 24000) {
+			t.Fatalf("%d bytes of 24000", len(n.out))
+		}
+	}
+}
+
+func TestInputIsDeliveredInOrder(t *testing.T) {
+	b := newBench(t)
+	r := request("cat")
+	r.Stdin, r.CloseStdin = strings.Repeat("naïve ☃\n", 300_000), true
+	if n := b.run(r); n.out != r.Stdin {
+		t.Errorf("%d bytes came back of %d", len(n.out), len(r.Stdin))
+	}
+	id := b.background("cat")
+	var want strings.Builder
+	for i := range 40 {
+		line := strings.Repeat("é", i) + "\n"
+		want.WriteString(line)
+		if err := b.Write(t.Context(), "", id, Input{Data: []byte(line), Close: i == 39}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if n := b.ended(id); n.out != want.String() {
+		t.Errorf("got %q", n.out)
+	}
+}
+
+func TestInputThatNobodyReadsHoldsNothingUp(t *testing.T) {
+	b := newBench(t)
+	id := b.background("exec sleep 600", func(r *Request) { r.Stdin = strings.Repeat("z", 1<<20) })
+	for range 20 { // 20 MiB are refused at some point, and never waited for
+		if err := b.Write(t.Context(), "", id, Input{Data: make([]byte, 1<<20)}); err != nil {
+			if !errors.Is(err, ErrInput) {
+				t.Fatal(err)
+			}
+			return
+		}
+	}
+	t.Error("the queue has no bound")
+}
+
+func TestTheTimeoutEndsTheCommand(t *testing.T) {
+	b := newBench(t)
+	r := request("echo early; sleep 600 | cat; true")
+	r.Timeout = 300 * time.Millisecond
+	n := b.run(r)
+	if n.Status != events.StatusTimedOut || n.Termination != events.TermTimedOut || n.out != "early\n" {
+		t.Errorf("%+v", n)
+	}
+}
+
+func TestACancelledCallEndsItsCommand(t *testing.T) {
+	b := newBench(t)
+	m := marker()
+	ctx, cancel := context.WithCancel(t.Context())
+	r := request("echo ready; sleep " + m)
+	failed := make(chan error, 1)
+	go func() {
+		_, err := b.Exec(ctx, r)
+		failed <- err
+	}()
+	id := b.anyExecution()
+	b.prints(id, "ready")
+	cancel()
+	if err := <-failed; !errors.Is(err, context.Canceled) {
+		t.Errorf("error %v", err)
+	}
+	n := b.ended(id)
+	if n.Status != events.StatusStopped || n.Termination != events.TermCancelled {
+		t.Errorf("%+v", n)
+	}
+	gone(t, m)
+}
+
+func TestAYieldedCommandOutlivesItsCall(t *testing.T) {
+	b := newBench(t)
+	ctx, cancel := context.WithCancel(t.Context())
+	r := request("read x; echo $x")
+	r.Yield = 0
+	res, err := b.Exec(ctx, r)
+	if err != nil {
+		t.Fatal(err)
+	}
+	cancel()
+	if err := b.Write(t.Context(), "", res.Execution, Input{Data: []byte("alive\n")}); err != nil {
+		t.Fatal(err)
+	}
+	b.ended(res.Execution).exits(t, events.StatusCompleted, 0, events.TermExited)
+}
+
+func TestTheOutputLimitEndsTheCommand(t *testing.T) {
+	b := newBench(t, func(c *Config) { c.OutputLimit = 100_000 })
+	n := b.run(request("yes"))
+	if n.Status != events.StatusFailed || n.Termination != events.TermOutputLimit || n.Offset != 100_000 {
+		t.Errorf("%+v", n.Settled)
+	}
+	n = b.run(request("head -c 100000 /dev/zero"))
+	n.exits(t, events.StatusCompleted, 0, events.TermExited)
+	n = b.run(request("head -c 100001 /dev/zero"))
+	if n.Status != events.StatusFailed || n.Offset != 100_000 || n.Stdout.Raw != 100_001 {
+		t.Errorf("one byte over: %+v", n.Settled)
+	}
+}
+
+func TestLargeOutputKeepsItsBytes(t *testing.T) {
+	b := newBench(t)
+	n := b.run(request("seq 1 2000000"))
+	n.exits(t, events.StatusCompleted, 0, events.TermExited)
+	if n.Offset != 14888896 || !strings.HasSuffix(n.out, "\n2000000\n") {
+		t.Errorf("%d bytes", n.Offset)
+	}
+}
+
+func TestASpawnThatFailsIsRefused(t *testing.T) {
+	b := newBench(t, func(c *Config) { c.Shell = []string{"/nonexistent/shell", "-c"} })
+	res, err := b.Exec(t.Context(), request("true"))
+	if err != nil || res.Outcome != Refused || res.Reason != "spawn" {
+		t.Fatalf("%+v, %v", res, err)
+	}
+	if _, err := b.Wait(t.Context(), "", res.Execution, 0); !errors.Is(err, ErrUnknown) {
+		t.Errorf("a refused execution has a handle: %v", err)
+	}
+}
+
+func TestOwnersDoNotSeeEachOther(t *testing.T) {
+	b := newBench(t)
+	id := b.background("sleep 600", func(r *Request) { r.Owner = "/root/a" })
+	_, err := b.Wait(t.Context(), "/root/b", id, 0)
+	if err == nil || err.Error() != "Unknown process_id: "+id {
+		t.Errorf("error %v", err)
+	}
+	if err := b.StopOwner(t.Context(), "/root/a"); err != nil {
+		t.Fatal(err)
+	}
+	res, err := b.Wait(t.Context(), "/root/a", id, 0)
+	if err != nil || res.Outcome != Settled {
+		t.Errorf("%+v, %v", res, err)
+	}
+}
+
+func TestCleanupForgetsTheEnded(t *testing.T) {
+	b := newBench(t)
+	over, live := b.run(request("true")).id, b.background("sleep 600")
+	if n, err := b.Cleanup(t.Context(), "", time.Hour, time.Hour); n != 0 || err != nil {
+		t.Errorf("removed %d, %v", n, err)
+	}
+	if n, err := b.Cleanup(t.Context(), "", 0, 0); n != 1 || err != nil {
+		t.Errorf("removed %d, %v", n, err)
+	}
+	if _, err := b.Wait(t.Context(), "", over, 0); !errors.Is(err, ErrUnknown) {
+		t.Errorf("error %v", err)
+	}
+	if _, err := b.Wait(t.Context(), "", live, 0); err != nil {
+		t.Error(err)
+	}
+}
+
+func TestCloseEndsEverything(t *testing.T) {
+	b := newBench(t)
+	m := marker()
+	id := b.background("trap '' TERM; echo ready; sleep " + m + "; sleep " + m)
+	b.prints(id, "ready")
+	if err := b.Close(t.Context(), "done"); err != nil {
+		t.Fatal(err)
+	}
+	n := checkRules(t, id, b.of(id))
+	if n.Status != events.StatusStopped || n.Termination != events.TermSessionEnded {
+		t.Errorf("%+v", n.Settled)
+	}
+	gone(t, m)
+	if _, err := b.Exec(t.Context(), request("true")); !errors.Is(err, ErrClosed) {
+		t.Errorf("exec after close: %v", err)
+	}
+}

@@ -1,0 +1,276 @@
+package producers
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"syscall"
+	"time"
+
+	"github.com/yieldlog/yieldlog/events"
+	"github.com/yieldlog/yieldlog/events/ledger"
+)
+
+// An execution is one managed command, from requested to settled.
+type execution struct {
+	session *Session
+	id      string
+	owner   string
+	request Request
+
+	// wanted ends when somebody wants the execution to end.
+	wanted context.Context
+	unwant context.CancelFunc
+	// placed is closed when the execution has its process, waits in its lane,
+	// or will not run.
+	placed chan struct{}
+	place  func()
+	// spawned is closed once the ledger holds spawned; until then no output is posted.
+	spawned chan struct{}
+	// done is closed when the execution is over and the ledger says so.
+	done   chan struct{}
+	ticket *ticket
+	out    *outlet
+	// facts counts lifecycle events that were begun before the settlement and
+	// must precede it.
+	facts sync.WaitGroup
+
+	mu       sync.Mutex
+	proc     *process
+	in       *stdin
+	began    time.Time
+	cause    events.Termination // the first cause of the end, latched
+	killAt   time.Time          // when a stop turns into SIGKILL; zero without one
+	timers   []*time.Timer
+	left     []events.Descendant
+	yielded  bool
+	settling bool
+	seq      uint64 // the last lifecycle sequence that is durable
+	refused  *refusal
+	settled  events.Settled
+	overAt   time.Time
+	err      error // why the settlement is not in the ledger
+}
+
+func newExecution(s *Session, r Request) *execution {
+	e := &execution{
+		session: s, id: events.NewID(), owner: r.Owner, request: r,
+		placed: make(chan struct{}), spawned: make(chan struct{}), done: make(chan struct{}),
+	}
+	e.wanted, e.unwant = context.WithCancel(context.Background())
+	e.place = sync.OnceFunc(func() { close(e.placed) })
+	e.out = newOutlet(e, s.cfg.OutputLimit)
+	return e
+}
+
+// run takes the execution from its lane to its settlement.
+func (e *execution) run() {
+	defer e.unwant()
+	if e.enterLane() && e.start() {
+		e.supervise()
+	}
+	e.settle()
+}
+
+// enterLane waits for the turn. It reports false when the execution was ended first.
+func (e *execution) enterLane() bool {
+	if e.session.cfg.NoLanes {
+		return e.wanted.Err() == nil
+	}
+	asked := time.Now()
+	e.ticket = e.session.lanes.enter(e.request.reads())
+	if e.ticket.admitted() {
+		return e.wanted.Err() == nil
+	}
+	e.post(events.Queued{Ahead: e.ticket.ahead})
+	e.place()
+	if err := e.ticket.wait(e.wanted); err != nil {
+		return false
+	}
+	e.post(events.Admitted{WaitedMS: time.Since(asked).Milliseconds()})
+	return e.wanted.Err() == nil
+}
+
+// leaveLane lets the next one in. It may be called more than once.
+func (e *execution) leaveLane() {
+	if e.ticket != nil {
+		e.ticket.leave()
+	}
+}
+
+// start forks the shell and records it. It reports false when that failed.
+func (e *execution) start() bool {
+	cfg := &e.session.cfg
+	p, err := startProcess(launch{
+		argv: cfg.shellCommand(e.request.Command), dir: e.request.Cwd, token: e.id,
+		env: e.session.env.of(e.id, e.request.Cwd, e.request.Env), tty: e.request.TTY,
+	})
+	if err != nil {
+		e.mu.Lock()
+		e.refused = &refusal{Reason: "spawn", Message: fmt.Sprintf("cannot start the command: %v", err)}
+		e.mu.Unlock()
+		return false
+	}
+	e.postThen(events.Spawned{PID: p.pid, PGID: p.pid, Start: p.start, Boot: bootID()}, func(err error) {
+		e.out.fail(err)
+		close(e.spawned)
+	})
+	e.mu.Lock()
+	e.proc, e.in, e.began = p, newStdin(p.stdin), time.Now()
+	cause, killAt, yielded := e.cause, e.killAt, e.yielded
+	e.mu.Unlock()
+	if cause != "" { // it was ended while it was forked
+		e.strike(syscall.SIGTERM, time.Until(killAt))
+	}
+	if yielded { // nobody waits for it any more
+		e.leaveLane()
+	}
+	e.place()
+	return true
+}
+
+// supervise runs the shell to its end and its output to the end of file.
+func (e *execution) supervise() {
+	secrets := e.session.env.secrets(e.request.Env)
+	var pumps sync.WaitGroup
+	for _, s := range e.proc.streams {
+		pump := newPump(e.out, s, secrets)
+		pumps.Go(pump.run)
+	}
+	ended := make(chan struct{})
+	go func() { pumps.Wait(); close(ended) }()
+
+	if in := (Input{Data: []byte(e.request.Stdin), Close: e.request.CloseStdin}); len(in.Data) > 0 || in.Close {
+		_ = e.in.put(in) // a fresh queue takes the first input, whatever its size
+	}
+	if t := e.request.Timeout; t > 0 {
+		e.after(t, func() { e.end(stopOrder{cause: events.TermTimedOut, signal: syscall.SIGTERM, force: stopGrace}) })
+	}
+	e.after(laneHeldMost, e.leaveLane)
+
+	e.proc.await()
+	e.exited()
+	e.in.close()
+	left := e.drain(ended)
+	<-ended
+	e.mu.Lock()
+	e.left = left
+	e.mu.Unlock()
+}
+
+// exited latches the shell's own end as the cause, unless there is one already.
+func (e *execution) exited() {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	if e.cause == "" {
+		e.cause = events.TermExited
+	}
+}
+
+// after runs f unless the execution settles first.
+func (e *execution) after(d time.Duration, f func()) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	if !e.settling {
+		e.timers = append(e.timers, time.AfterFunc(d, f))
+	}
+}
+
+// yield records that the call returns while the execution goes on. It fails
+// when the shell has exited already.
+func (e *execution) yield(ctx context.Context) error {
+	e.mu.Lock()
+	ending := e.settling || e.proc == nil && e.cause != "" || e.proc != nil && e.proc.exited()
+	if ending {
+		e.mu.Unlock()
+		return ErrEnded
+	}
+	e.yielded = true
+	started, elapsed := e.proc != nil, time.Duration(0)
+	if started {
+		elapsed = time.Since(e.began)
+	}
+	offset := e.out.offset()
+	e.facts.Add(1)
+	e.mu.Unlock()
+	defer e.facts.Done()
+	if started {
+		e.leaveLane()
+	}
+	ev, err := e.session.ledger.Append(context.WithoutCancel(ctx), e.event(events.Yielded{Offset: offset, ElapsedMS: elapsed.Milliseconds()}))
+	if err == nil {
+		e.reached(ev.Seq)
+		return nil
+	}
+	e.session.log.Warn("recording a yield", "execution", e.id, "error", err)
+	return nil // it has yielded all the same
+}
+
+// result is how the execution stands.
+func (e *execution) result() (Result, error) {
+	over := e.isOver()
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	r := Result{Execution: e.id, Outcome: Yielded, Seq: e.seq}
+	switch {
+	case over && e.err != nil:
+		return r, e.err
+	case over && e.refused != nil:
+		r.Outcome, r.Refusal, r.Reason = Refused, e.refused.Message, e.refused.Reason
+	case over:
+		r.Outcome = Settled
+	case e.proc == nil:
+		r.Outcome = Queued
+	}
+	return r, nil
+}
+
+// isOver reports whether the execution is settled.
+func (e *execution) isOver() bool {
+	select {
+	case <-e.done:
+		return true
+	default:
+		return false
+	}
+}
+
+// settlement is how it ended. Only a settled execution has one.
+func (e *execution) settlement() events.Settled {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	return e.settled
+}
+
+func (e *execution) event(b events.Body) events.Event {
+	return e.session.event(e.owner, e.id, b)
+}
+
+// reached notes a durable lifecycle sequence.
+func (e *execution) reached(seq uint64) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	e.seq = max(e.seq, seq)
+}
+
+// post queues a lifecycle event, in order.
+func (e *execution) post(b events.Body) { e.postThen(b, nil) }
+
+// postThen queues a lifecycle event. then, if not nil, is called once, with
+// what became of it, and must not wait.
+func (e *execution) postThen(b events.Body, then func(error)) {
+	done := func(ev events.Event, err error) {
+		if err == nil {
+			e.reached(ev.Seq)
+		} else if !errors.Is(err, ledger.ErrClosed) {
+			e.session.log.Warn("recording", "kind", b.Kind(), "execution", e.id, "error", err)
+		}
+		if then != nil {
+			then(err)
+		}
+	}
+	if err := e.session.ledger.Post(context.Background(), e.event(b), done); err != nil {
+		done(events.Event{}, err)
+	}
+}

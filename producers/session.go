@@ -1,0 +1,220 @@
+package producers
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"os"
+	"sync"
+	"syscall"
+	"time"
+
+	"github.com/yieldlog/yieldlog/events"
+	"github.com/yieldlog/yieldlog/events/ledger"
+)
+
+// The grace between the first signal and SIGKILL.
+const (
+	stopGrace    = 3 * time.Second // stop and timeout
+	closeGrace   = 2 * time.Second // shutdown and descendants
+	laneHeldMost = 30 * time.Second
+)
+
+// Session owns executions and is their only writer. It is safe for concurrent use.
+type Session struct {
+	ledger *ledger.Ledger
+	cfg    Config
+	id     string
+	log    *slog.Logger
+	claim  *ledger.Claim
+	lanes  *lanes
+	env    *environment
+	silent func() // stops answering control requests
+
+	mu         sync.Mutex
+	executions map[string]*execution
+	live       int // executions that are not over, and requests being judged
+	closing    bool
+	over       sync.WaitGroup // running executions
+}
+
+// OpenSession declares sessions lost whose process died, and opens a new one.
+// Facts about this process that opened leaves out are filled in.
+func OpenSession(ctx context.Context, l *ledger.Ledger, cfg Config, opened events.Opened) (*Session, error) {
+	s := &Session{
+		ledger: l, cfg: cfg, id: events.NewID(), log: slog.Default(),
+		lanes: newLanes(), env: newEnvironment(&cfg, os.Environ()), executions: map[string]*execution{},
+	}
+	if err := recoverSessions(ctx, l, s.id); err != nil {
+		return nil, fmt.Errorf("recovering dead sessions: %w", err)
+	}
+	claim, err := l.ClaimSession(s.id)
+	if err != nil {
+		return nil, fmt.Errorf("claiming session %s: %w", s.id, err)
+	}
+	s.claim = claim
+	if _, err := l.Append(ctx, s.event("", s.id, identify(opened))); err != nil {
+		claim.Release()
+		return nil, fmt.Errorf("opening session %s: %w", s.id, err)
+	}
+	if s.silent, err = l.Serve(s.id, s.control); err != nil {
+		claim.Release()
+		return nil, fmt.Errorf("serving session %s: %w", s.id, err)
+	}
+	family.join()
+	return s, nil
+}
+
+// identify fills in what opened leaves out about this process.
+func identify(o events.Opened) events.Opened {
+	if o.PID == 0 {
+		o.PID = os.Getpid()
+		o.Start, _ = startTime(o.PID)
+		o.Boot = bootID()
+	}
+	if o.Cwd == "" {
+		o.Cwd, _ = os.Getwd()
+	}
+	if o.Host == "" {
+		o.Host, _ = os.Hostname()
+	}
+	return o
+}
+
+// ID is the session's id.
+func (s *Session) ID() string { return s.id }
+
+// event makes an event of the session.
+func (s *Session) event(owner, subject string, b events.Body) events.Event {
+	return events.Event{Session: s.id, Owner: owner, Subject: subject, Body: b}
+}
+
+// find is the owner's execution.
+func (s *Session) find(owner, id string) (*execution, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	e, ok := s.executions[id]
+	if !ok || e.owner != ownerOf(owner) {
+		return nil, &UnknownError{Execution: id}
+	}
+	return e, nil
+}
+
+// running is the executions that are not over and that pick takes.
+func (s *Session) running(pick func(*execution) bool) []*execution {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	var out []*execution
+	for _, e := range s.executions {
+		if !e.isOver() && pick(e) {
+			out = append(out, e)
+		}
+	}
+	return out
+}
+
+// Cleanup forgets the owner's executions that ended longer ago than asked:
+// completedOlder for completed ones, stoppedOlder for all others. Their output
+// stays in the ledger.
+func (s *Session) Cleanup(ctx context.Context, owner string, completedOlder, stoppedOlder time.Duration) (int, error) {
+	removed := 0
+	for _, e := range s.forget(ownerOf(owner), completedOlder, stoppedOlder) {
+		end := e.settlement().Offset
+		pruned := events.Pruned{From: end, To: end, Reason: "cleanup"}
+		if _, err := s.ledger.Append(ctx, s.event(e.owner, e.id, pruned)); err != nil {
+			return removed, fmt.Errorf("forgetting %s: %w", e.id, err)
+		}
+		removed++
+	}
+	return removed, nil
+}
+
+// forget takes the executions that a cleanup removes.
+func (s *Session) forget(owner string, completedOlder, stoppedOlder time.Duration) []*execution {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	var out []*execution
+	for id, e := range s.executions {
+		if e.owner != owner || !e.isOver() {
+			continue
+		}
+		keep := stoppedOlder
+		if e.settlement().Status == events.StatusCompleted {
+			keep = completedOlder
+		}
+		if time.Since(e.overAt) >= keep {
+			delete(s.executions, id)
+			out = append(out, e)
+		}
+	}
+	return out
+}
+
+// Close stops every execution, waits for the settlements, and appends closed.
+// When ctx ends first the session stays open in the ledger, and the next
+// opener declares it lost. Only the first call does anything.
+func (s *Session) Close(ctx context.Context, reason string) error {
+	s.mu.Lock()
+	if s.closing {
+		s.mu.Unlock()
+		return nil
+	}
+	s.closing = true
+	s.mu.Unlock()
+	defer family.leave()
+	defer s.claim.Release()
+
+	s.silent()
+	if err := s.endAll(ctx); err != nil {
+		return fmt.Errorf("closing session %s: %w", s.id, err)
+	}
+	s.sweep(ctx)
+	if _, err := s.ledger.Append(ctx, s.event("", s.id, events.Closed{Reason: reason})); err != nil {
+		return fmt.Errorf("closing session %s: %w", s.id, err)
+	}
+	return nil
+}
+
+// endAll ends every execution and waits until all are settled.
+func (s *Session) endAll(ctx context.Context) error {
+	for _, e := range s.running(func(*execution) bool { return true }) {
+		go e.end(stopOrder{cause: events.TermSessionEnded, signal: syscall.SIGTERM, force: closeGrace})
+	}
+	settled := make(chan struct{})
+	go func() { s.over.Wait(); close(settled) }()
+	select {
+	case <-settled:
+		return nil
+	case <-ctx.Done():
+		return fmt.Errorf("waiting for executions to end: %w", ctx.Err())
+	}
+}
+
+// sweep ends what the setting let live when its shell ended.
+func (s *Session) sweep(ctx context.Context) {
+	mine := func(token string) bool {
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		return s.executions[token] != nil
+	}
+	killAt, termed := time.Now().Add(closeGrace), map[kinsman]bool{}
+	for left := family.strays(mine); len(left) > 0 && ctx.Err() == nil; left = family.strays(mine) {
+		for _, k := range left {
+			switch {
+			case time.Now().After(killAt):
+				k.signal(syscall.SIGKILL)
+			case !termed[k]:
+				k.signal(syscall.SIGTERM)
+				termed[k] = true
+			}
+		}
+		time.Sleep(5 * time.Millisecond)
+	}
+}
+
+func ownerOf(owner string) string {
+	if owner == "" {
+		return events.RootOwner
+	}
+	return owner
+}

@@ -1,0 +1,263 @@
+package producers
+
+import (
+	"bytes"
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/yieldlog/yieldlog/events"
+	"github.com/yieldlog/yieldlog/events/ledger"
+)
+
+// patience bounds a wait for a fact; a fact that does not come by then never will.
+const patience = 60 * time.Second
+
+// A bench is a session on a real ledger, and what it appended.
+type bench struct {
+	*Session
+	t      *testing.T
+	ledger *ledger.Ledger
+
+	mu   sync.Mutex
+	news *sync.Cond
+	seen []events.Event
+}
+
+func newBench(t *testing.T, change ...func(*Config)) *bench {
+	t.Helper()
+	l, err := ledger.Open(t.Context(), ledger.Options{Dir: t.TempDir()})
+	if err != nil {
+		t.Fatal(err)
+	}
+	b := &bench{t: t, ledger: l}
+	b.news = sync.NewCond(&b.mu)
+	l.Tap(b.take)
+	cfg := DefaultConfig()
+	cfg.Blocked = nil
+	for _, f := range change {
+		f(&cfg)
+	}
+	b.Session, err = OpenSession(t.Context(), l, cfg, events.Opened{Program: "test"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		ctx, cancel := context.WithTimeout(context.Background(), patience)
+		defer cancel()
+		if err := b.Close(ctx, "test over"); err != nil {
+			t.Errorf("closing the session: %v", err)
+		}
+		if err := l.Close(); err != nil {
+			t.Errorf("closing the ledger: %v", err)
+		}
+	})
+	return b
+}
+
+func (b *bench) take(e events.Event) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.seen = append(b.seen, e)
+	b.news.Broadcast()
+}
+
+// of is the events of an execution so far.
+func (b *bench) of(id string) []events.Event {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	var es []events.Event
+	for _, e := range b.seen {
+		if e.Execution() == id {
+			es = append(es, e)
+		}
+	}
+	return es
+}
+
+// until waits for an event of the execution.
+func (b *bench) until(id string, is func(events.Event) bool) events.Event {
+	b.t.Helper()
+	defer time.AfterFunc(patience, b.news.Broadcast).Stop()
+	deadline := time.Now().Add(patience)
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	for from := 0; ; {
+		for ; from < len(b.seen); from++ {
+			if e := b.seen[from]; e.Execution() == id && is(e) {
+				return e
+			}
+		}
+		if !time.Now().Before(deadline) {
+			b.t.Fatalf("%s: the event did not come", id)
+		}
+		b.news.Wait()
+	}
+}
+
+// prints waits until the execution's output of all streams holds the text.
+func (b *bench) prints(id, text string) {
+	b.t.Helper()
+	var out bytes.Buffer
+	b.until(id, func(e events.Event) bool {
+		if o, ok := e.Body.(events.Output); ok {
+			out.Write(o.Data)
+		}
+		return bytes.Contains(out.Bytes(), []byte(text))
+	})
+}
+
+func request(command string) Request {
+	return Request{Command: command, SideEffects: []string{"NONE"}, Yield: patience}
+}
+
+// background starts a command that yields at once.
+func (b *bench) background(command string, change ...func(*Request)) string {
+	b.t.Helper()
+	r := request(command)
+	r.Yield = 0
+	for _, f := range change {
+		f(&r)
+	}
+	res, err := b.Exec(b.t.Context(), r)
+	if err != nil {
+		b.t.Fatal(err)
+	}
+	return res.Execution
+}
+
+// run runs a command to its end.
+func (b *bench) run(r Request) ended {
+	b.t.Helper()
+	res, err := b.Exec(b.t.Context(), r)
+	if err != nil {
+		b.t.Fatal(err)
+	}
+	if res.Outcome != Settled {
+		b.t.Fatalf("%q: %+v, not settled", r.Command, res)
+	}
+	return b.ended(res.Execution)
+}
+
+// ended is an execution that is over.
+type ended struct {
+	id            string
+	out, err, tty string
+	events.Settled
+}
+
+// ended waits for the settlement, and checks what readers may rely on.
+func (b *bench) ended(id string) ended {
+	b.t.Helper()
+	if _, err := b.Wait(b.t.Context(), "", id, patience); err != nil {
+		b.t.Fatal(err)
+	}
+	return checkRules(b.t, id, b.of(id))
+}
+
+// checkRules checks the rules of package events on an execution's events.
+func checkRules(t *testing.T, id string, es []events.Event) ended {
+	t.Helper()
+	n := ended{id: id}
+	var all, out, err, tty bytes.Buffer
+	settled, spawned := 0, false
+	for _, e := range es {
+		switch b := e.Body.(type) {
+		case events.Spawned:
+			spawned = true
+		case events.Output:
+			if !spawned || settled > 0 {
+				t.Errorf("%s: output at %d (spawned %v, settled %d)", id, b.Offset, spawned, settled)
+			}
+			if b.Offset != int64(all.Len()) {
+				t.Errorf("%s: output at %d follows %d bytes", id, b.Offset, all.Len())
+			}
+			all.Write(b.Data)
+			map[events.Kind]*bytes.Buffer{events.KindStdout: &out, events.KindStderr: &err, events.KindTTY: &tty}[b.Stream].Write(b.Data)
+		case events.Settled:
+			settled++
+			n.Settled = b
+		}
+	}
+	if settled != 1 {
+		t.Fatalf("%s: %d settlements", id, settled)
+	}
+	if n.Offset != int64(all.Len()) {
+		t.Errorf("%s: settled at %d, and there are %d bytes", id, n.Offset, all.Len())
+	}
+	checkSum(t, id, n.Stdout, out.Bytes())
+	checkSum(t, id, n.Stderr, err.Bytes())
+	checkSum(t, id, n.TTY, tty.Bytes())
+	n.out, n.err, n.tty = out.String(), err.String(), tty.String()
+	return n
+}
+
+func checkSum(t *testing.T, id string, s events.StreamSum, data []byte) {
+	t.Helper()
+	sum := sha256.Sum256(data)
+	if s.Bytes != int64(len(data)) || len(data) > 0 && s.SHA256 != hex.EncodeToString(sum[:]) {
+		t.Errorf("%s: the summary %+v is not that of %d bytes", id, s, len(data))
+	}
+}
+
+// exits checks status, exit code and termination.
+func (n ended) exits(t *testing.T, status events.Status, code int, why events.Termination) {
+	t.Helper()
+	if n.Status != status || n.ExitCode == nil || *n.ExitCode != code || n.Termination != why {
+		t.Errorf("ended %s, exit %v, %s; want %s, %d, %s", n.Status, deref(n.ExitCode), n.Termination, status, code, why)
+	}
+}
+
+func deref(p *int) string {
+	if p == nil {
+		return "unknown"
+	}
+	return strconv.Itoa(*p)
+}
+
+// gone waits until no process has the marker in its command line.
+func gone(t *testing.T, marker string) {
+	t.Helper()
+	for deadline := time.Now().Add(patience); ; time.Sleep(5 * time.Millisecond) {
+		left := living(marker)
+		if len(left) == 0 {
+			return
+		}
+		if time.Now().After(deadline) {
+			t.Fatalf("still alive: %v", left)
+		}
+	}
+}
+
+// living is the processes with the marker in their command line.
+func living(marker string) []string {
+	var found []string
+	paths, _ := filepath.Glob("/proc/[0-9]*/cmdline")
+	for _, p := range paths {
+		if b, err := os.ReadFile(p); err == nil && bytes.Contains(b, []byte(marker)) {
+			found = append(found, p+": "+strings.ReplaceAll(string(b), "\x00", " "))
+		}
+	}
+	return found
+}
+
+// marker is a duration for sleep that no other process has in its command line.
+var markers = struct {
+	sync.Mutex
+	n int
+}{}
+
+func marker() string {
+	markers.Lock()
+	defer markers.Unlock()
+	markers.n++
+	return fmt.Sprintf("600.%d%03d", os.Getpid(), markers.n)
+}

@@ -1,0 +1,197 @@
+//go:build unix
+
+package producers
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"syscall"
+
+	"github.com/creack/pty"
+	"golang.org/x/sys/unix"
+
+	"github.com/yieldlog/yieldlog/events"
+)
+
+// startProcess starts the program in a session, and so a process group, of its
+// own. The caller must await and release it, and close its files.
+func startProcess(l launch) (*process, error) {
+	defaultSignals()
+	program, err := exec.LookPath(l.argv[0])
+	if err != nil {
+		return nil, err
+	}
+	plumb := pipes
+	if l.tty != nil {
+		plumb = terminal(*l.tty)
+	}
+	p := &process{token: l.token, signaled: map[kinsman]bool{}}
+	theirs, attr, err := plumb(p)
+	defer closeAll(theirs)
+	if err != nil {
+		return nil, err
+	}
+	fds := make([]uintptr, len(theirs))
+	for i, f := range theirs {
+		fds[i] = f.Fd() // which makes it blocking, as programs expect
+	}
+	err = family.start(p, func() (int, error) {
+		return syscall.ForkExec(program, l.argv, &syscall.ProcAttr{Dir: l.dir, Env: l.env, Files: fds, Sys: attr})
+	})
+	if err != nil {
+		closeAll(p.files())
+		return nil, fmt.Errorf("starting %s in %s: %w", program, l.dir, err)
+	}
+	return p, nil
+}
+
+// pipes connects the process by three pipes, and returns its ends.
+func pipes(p *process) ([]*os.File, *syscall.SysProcAttr, error) {
+	in, stdin, err := os.Pipe()
+	if err != nil {
+		return nil, nil, fmt.Errorf("making a pipe: %w", err)
+	}
+	p.stdin = stdin
+	theirs := []*os.File{in}
+	for _, kind := range []events.Kind{events.KindStdout, events.KindStderr} {
+		r, w, err := os.Pipe()
+		if err != nil {
+			closeAll(p.files())
+			return theirs, nil, fmt.Errorf("making a pipe: %w", err)
+		}
+		widen(r)
+		p.streams = append(p.streams, stream{kind: kind, file: r})
+		theirs = append(theirs, w)
+	}
+	return theirs, &syscall.SysProcAttr{Setsid: true}, nil
+}
+
+// terminal connects the process by a terminal of that size.
+func terminal(size events.Size) func(*process) ([]*os.File, *syscall.SysProcAttr, error) {
+	return func(p *process) ([]*os.File, *syscall.SysProcAttr, error) {
+		ours, theirs, err := pty.Open()
+		if err != nil {
+			return nil, nil, fmt.Errorf("opening a terminal: %w", err)
+		}
+		input, err := duplicate(ours) // closing the input must not end the output
+		if err != nil {
+			closeAll([]*os.File{ours})
+			return []*os.File{theirs}, nil, err
+		}
+		p.stdin = input
+		p.streams = []stream{{kind: events.KindTTY, file: ours}}
+		attr := &syscall.SysProcAttr{Setsid: true, Setctty: true, Ctty: 0}
+		if err := setSize(ours, size); err != nil {
+			closeAll(p.files())
+			return []*os.File{theirs}, nil, err
+		}
+		return []*os.File{theirs, theirs, theirs}, attr, nil
+	}
+}
+
+// setSize sets a terminal's size; the zero size is 24 by 80.
+func setSize(f *os.File, s events.Size) error {
+	if s.Rows <= 0 {
+		s.Rows = 24
+	}
+	if s.Cols <= 0 {
+		s.Cols = 80
+	}
+	if err := pty.Setsize(f, &pty.Winsize{Rows: uint16(min(s.Rows, 1<<15)), Cols: uint16(min(s.Cols, 1<<15))}); err != nil {
+		return fmt.Errorf("setting the terminal's size: %w", err)
+	}
+	return nil
+}
+
+// duplicate is the file under a descriptor of its own.
+func duplicate(f *os.File) (*os.File, error) {
+	raw, err := f.SyscallConn()
+	if err != nil {
+		return nil, fmt.Errorf("duplicating a terminal: %w", err)
+	}
+	fd, dup := -1, error(nil)
+	err = raw.Control(func(old uintptr) { fd, dup = unix.FcntlInt(old, unix.F_DUPFD_CLOEXEC, 0) })
+	if err = errors.Join(err, dup); err != nil {
+		return nil, fmt.Errorf("duplicating a terminal: %w", err)
+	}
+	return os.NewFile(uintptr(fd), f.Name()), nil
+}
+
+// files is our ends.
+func (p *process) files() []*os.File {
+	var fs []*os.File
+	if p.stdin != nil {
+		fs = append(fs, p.stdin)
+	}
+	for _, s := range p.streams {
+		fs = append(fs, s.file)
+	}
+	return fs
+}
+
+func closeAll(fs []*os.File) {
+	for _, f := range fs {
+		_ = f.Close() // nothing was written to them; a terminal may be listed twice
+	}
+}
+
+// release gives the pid back and returns how the shell ended. It waits for the end.
+func (p *process) release() syscall.WaitStatus {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if !p.reaped {
+		p.status, p.reaped = reap(p.pid), true
+		family.forget(p)
+	}
+	return p.status
+}
+
+// signalTree signals the shell's group, and every descendant that left it.
+func (p *process) signalTree(sig syscall.Signal) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.reaped { // the numbers may be somebody else's by now
+		return
+	}
+	tree := family.descendants(p)
+	err := syscall.Kill(-p.pid, sig)
+	if err != nil && !errors.Is(err, syscall.ESRCH) {
+		_ = syscall.Kill(p.pid, sig)
+	}
+	for _, k := range tree {
+		p.signaled[k.kinsman] = true
+		if k.group != p.pid {
+			k.signal(sig)
+		}
+	}
+}
+
+// descendants is what is left of the tree, without the shell.
+func (p *process) descendants() []kinsman {
+	return kinsmen(family.descendants(p))
+}
+
+// signalEach signals descendants one by one. Without again, those that took a
+// signal before are left alone: they are on their way out.
+func (p *process) signalEach(ks []kinsman, sig syscall.Signal, again bool) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	for _, k := range ks {
+		if again || !p.signaled[k] {
+			p.signaled[k] = true
+			k.signal(sig)
+		}
+	}
+}
+
+// reap takes the exit status of a child of ours, and waits for it.
+func reap(pid int) syscall.WaitStatus {
+	var ws syscall.WaitStatus
+	for {
+		if _, err := syscall.Wait4(pid, &ws, 0, nil); !errors.Is(err, syscall.EINTR) {
+			return ws
+		}
+	}
+}

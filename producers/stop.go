@@ -1,0 +1,173 @@
+package producers
+
+import (
+	"context"
+	"fmt"
+	"syscall"
+	"time"
+
+	"github.com/yieldlog/yieldlog/events"
+)
+
+// A stopOrder ends an execution.
+type stopOrder struct {
+	cause  events.Termination
+	signal syscall.Signal
+	// force is the time until SIGKILL; a negative one is never.
+	force time.Duration
+}
+
+// end signals the execution's tree and turns to SIGKILL later. The first order
+// is latched as the cause of the end; end reports whether this one is. An
+// output over its limit overrides the shell's own end, for then bytes are missing.
+func (e *execution) end(o stopOrder) bool {
+	e.mu.Lock()
+	if e.settling {
+		e.mu.Unlock()
+		return false
+	}
+	first := e.cause == "" || e.cause == events.TermExited && o.cause == events.TermOutputLimit
+	if !first && o.cause != events.TermStopped {
+		e.mu.Unlock()
+		return false
+	}
+	if first {
+		e.cause = o.cause
+	}
+	if o.force >= 0 {
+		e.killAt = sooner(e.killAt, time.Now().Add(o.force))
+	}
+	offset := e.out.offset()
+	e.facts.Add(1)
+	e.mu.Unlock()
+	defer e.facts.Done()
+
+	e.strike(o.signal, o.force)
+	e.unwant()
+	if first {
+		e.post(events.Stopping{Cause: o.cause, Signal: signalName(o.signal), ForceAfterMS: max(o.force, 0).Milliseconds(), Offset: offset})
+	}
+	return first
+}
+
+// strike signals the tree, if there is one, and kills it after the grace.
+func (e *execution) strike(sig syscall.Signal, force time.Duration) {
+	e.mu.Lock()
+	p := e.proc
+	e.mu.Unlock()
+	if p == nil {
+		return
+	}
+	p.signalTree(sig)
+	if force >= 0 && sig != syscall.SIGKILL {
+		e.after(force, func() { p.signalTree(syscall.SIGKILL) })
+	}
+}
+
+func sooner(a, b time.Time) time.Time {
+	if a.IsZero() || b.Before(a) {
+		return b
+	}
+	return a
+}
+
+// Stop ends an execution and returns once it is settled.
+func (s *Session) Stop(ctx context.Context, owner, id string, o StopOptions) (StopResult, error) {
+	e, err := s.find(owner, id)
+	if err != nil {
+		return StopResult{}, err
+	}
+	return e.stop(ctx, o, events.TermStopped)
+}
+
+func (e *execution) stop(ctx context.Context, o StopOptions, cause events.Termination) (StopResult, error) {
+	order, err := o.order(cause)
+	if err != nil {
+		return StopResult{}, err
+	}
+	if e.isOver() {
+		return StopResult{Status: e.settlement().Status}, ErrEnded
+	}
+	e.end(order)
+	select {
+	case <-e.done:
+	case <-ctx.Done():
+		return StopResult{Signal: signalName(order.signal)}, fmt.Errorf("stopping %s: %w", e.id, context.Cause(ctx))
+	}
+	r, err := e.result()
+	status := e.settlement().Status
+	if err == nil && status != events.StatusStopped {
+		err = ErrEnded // it ended by itself, or by another cause, first
+	}
+	return StopResult{Stopped: status == events.StatusStopped, Signal: signalName(order.signal), Status: status, Seq: r.Seq}, err
+}
+
+// order is the options as an order.
+func (o StopOptions) order(cause events.Termination) (stopOrder, error) {
+	sig := syscall.SIGTERM
+	if o.Signal != "" {
+		var ok bool
+		if sig, ok = signalNamed(o.Signal); !ok {
+			return stopOrder{}, fmt.Errorf("%w: %s", ErrSignal, o.Signal)
+		}
+	}
+	force := o.ForceAfter
+	if force == 0 {
+		force = stopGrace
+	}
+	return stopOrder{cause: cause, signal: sig, force: force}, nil
+}
+
+// StopOwner ends the owner's executions, and no others, and returns once they
+// are settled.
+func (s *Session) StopOwner(ctx context.Context, owner string) error {
+	owner = ownerOf(owner)
+	return s.stopAll(ctx, events.TermOwnerStopped, func(e *execution) bool { return e.owner == owner })
+}
+
+// stopAll ends the executions that pick takes and waits for them.
+func (s *Session) stopAll(ctx context.Context, cause events.Termination, pick func(*execution) bool) error {
+	ending := s.running(pick)
+	for _, e := range ending {
+		go e.end(stopOrder{cause: cause, signal: syscall.SIGTERM, force: closeGrace})
+	}
+	for _, e := range ending {
+		select {
+		case <-e.done:
+		case <-ctx.Done():
+			return fmt.Errorf("waiting for %s to end: %w", e.id, context.Cause(ctx))
+		}
+	}
+	return nil
+}
+
+// Write queues input for a running execution's standard input. It is delivered
+// in order, and Write does not wait for the command to read it.
+func (s *Session) Write(_ context.Context, owner, id string, in Input) error {
+	e, err := s.find(owner, id)
+	if err != nil {
+		return err
+	}
+	e.mu.Lock()
+	if e.settling || e.cause == events.TermExited {
+		e.mu.Unlock()
+		return ErrEnded
+	}
+	target, offset := e.in, e.out.offset()
+	e.facts.Add(1)
+	e.mu.Unlock()
+	defer e.facts.Done()
+
+	fact := events.Input{Bytes: len(in.Data), Close: in.Close, Resize: in.Resize, Offset: offset}
+	switch {
+	case target == nil:
+		err = fmt.Errorf("%w: the command still waits for its turn", ErrInput)
+	default:
+		err = target.put(in)
+	}
+	if err != nil {
+		fact.Error = err.Error()
+	}
+	e.post(fact)
+	return err
+}

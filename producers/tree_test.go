@@ -1,0 +1,224 @@
+//go:build linux
+
+package producers
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/yieldlog/yieldlog/events"
+)
+
+// anyExecution waits for a request and is its execution.
+func (b *bench) anyExecution() string {
+	b.t.Helper()
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	for {
+		for _, e := range b.seen {
+			if e.Kind() == events.KindRequested {
+				return e.Subject
+			}
+		}
+		b.news.Wait()
+	}
+}
+
+func TestStopSendsTheSignalThatWasAskedFor(t *testing.T) {
+	b := newBench(t)
+	for _, name := range []string{"SIGTERM", "SIGINT", "SIGUSR1"} {
+		id := b.background(fmt.Sprintf("trap 'echo caught; exit 9' %s; echo ready; while :; do sleep 0.02; done", strings.TrimPrefix(name, "SIG")))
+		b.prints(id, "ready")
+		res, err := b.Stop(t.Context(), "", id, StopOptions{Signal: name, ForceAfter: patience})
+		if err != nil || !res.Stopped || res.Signal != name {
+			t.Fatalf("%+v, %v", res, err)
+		}
+		n := b.ended(id)
+		n.exits(t, events.StatusStopped, 9, events.TermStopped)
+		if !strings.Contains(n.out, "caught") {
+			t.Errorf("%s: stdout %q", name, n.out)
+		}
+	}
+}
+
+func TestStopEscalates(t *testing.T) {
+	b := newBench(t)
+	m := marker()
+	id := b.background("trap '' TERM; echo ready; sleep " + m + "; sleep " + m)
+	b.prints(id, "ready")
+	asked := time.Now()
+	res, err := b.Stop(t.Context(), "", id, StopOptions{ForceAfter: 300 * time.Millisecond})
+	if err != nil || !res.Stopped || time.Since(asked) < 300*time.Millisecond {
+		t.Fatalf("%+v, %v after %s", res, err, time.Since(asked))
+	}
+	if n := b.ended(id); n.Signal != "SIGKILL" {
+		t.Errorf("%+v", n.Settled)
+	}
+	gone(t, m)
+}
+
+func TestStopReachesAChildThatOutlivesTheShell(t *testing.T) {
+	b := newBench(t, func(c *Config) { c.AllowBackground = true })
+	m := marker()
+	id := b.background("trap 'exit 0' TERM; sh -c 'trap \"\" TERM; echo ready; sleep " + m + "; sleep " + m + "' & wait")
+	b.prints(id, "ready")
+	if _, err := b.Stop(t.Context(), "", id, StopOptions{ForceAfter: 500 * time.Millisecond}); err != nil {
+		t.Fatal(err)
+	}
+	b.ended(id).exits(t, events.StatusStopped, 0, events.TermStopped)
+	gone(t, m)
+}
+
+func TestStopRefusesWhatItCannotDo(t *testing.T) {
+	b := newBench(t)
+	id := b.run(request("exit 6")).id
+	if _, err := b.Stop(t.Context(), "", id, StopOptions{}); !errors.Is(err, ErrEnded) {
+		t.Errorf("stopping an ended one: %v", err)
+	}
+	id = b.background("sleep 600")
+	if _, err := b.Stop(t.Context(), "", id, StopOptions{Signal: "SIGBOGUS"}); !errors.Is(err, ErrSignal) {
+		t.Errorf("an unknown signal: %v", err)
+	}
+	if _, err := b.Stop(t.Context(), "", "nope", StopOptions{}); !errors.Is(err, ErrUnknown) {
+		t.Errorf("an unknown id: %v", err)
+	}
+}
+
+func TestTheFirstCauseIsLatched(t *testing.T) {
+	b := newBench(t)
+	for range 10 {
+		id := b.background("trap '' TERM; echo ready; while :; do sleep 0.01; done")
+		b.prints(id, "ready")
+		e, err := b.find("", id)
+		if err != nil {
+			t.Fatal(err)
+		}
+		firsts := make(chan bool)
+		for _, cause := range []events.Termination{events.TermStopped, events.TermTimedOut, events.TermOutputLimit} {
+			go func() { firsts <- e.end(stopOrder{cause: cause, signal: 9, force: 0}) }()
+		}
+		won := 0
+		for range 3 {
+			if <-firsts {
+				won++
+			}
+		}
+		n, stops := b.ended(id), 0
+		for _, ev := range b.of(id) {
+			if s, ok := ev.Body.(events.Stopping); ok {
+				stops++
+				if s.Cause != n.Termination {
+					t.Errorf("stopping for %s, settled as %s", s.Cause, n.Termination)
+				}
+			}
+		}
+		if won != 1 || stops != 1 {
+			t.Errorf("%d causes won, %d stopping events", won, stops)
+		}
+	}
+}
+
+// escapes are ways out of the shell's process group.
+func escapes(dir, m string) map[string]string {
+	return map[string]string{
+		"same group":    "sleep " + m + " & :",
+		"setsid":        "setsid sleep " + m + " & :",
+		"double fork":   "(setsid sh -c 'sleep " + m + " & exit' & ) ; :",
+		"no pipe":       "setsid sleep " + m + " >/dev/null 2>&1 </dev/null & :",
+		"no token":      "env -i setsid /bin/sh -c 'sleep " + m + " >/dev/null 2>&1 & exit' & :",
+		"ignores TERM":  "setsid sh -c 'trap \"\" TERM; echo $$ >" + dir + "/pid; sleep " + m + "; sleep " + m + "' & while ! [ -s " + dir + "/pid ]; do sleep 0.01; done",
+		"other process": "nohup setsid sh -c 'exec -a disguise sleep " + m + "' >/dev/null 2>&1 & :",
+	}
+}
+
+func TestDescendantsEndWithTheirShell(t *testing.T) {
+	for name, command := range escapes(t.TempDir(), "600.77") {
+		t.Run(name, func(t *testing.T) {
+			b := newBench(t, func(c *Config) { c.AllowBackground = true })
+			m := marker()
+			n := b.run(request("echo before; " + strings.ReplaceAll(command, "600.77", m) + "; exit 4"))
+			n.exits(t, events.StatusCompleted, 4, events.TermExited)
+			if n.out != "before\n" {
+				t.Errorf("stdout %q", n.out)
+			}
+			gone(t, m)
+		})
+	}
+}
+
+func TestDescendantsMayBeLeft(t *testing.T) {
+	b := newBench(t, func(c *Config) { c.AllowBackground, c.LeaveDescendants = true, true })
+	m := marker()
+	n := b.run(request("setsid sleep " + m + " & echo done"))
+	n.exits(t, events.StatusCompleted, 0, events.TermExited)
+	if !n.CutOff || len(n.Descendants) == 0 || !n.Descendants[0].Left || n.out != "done\n" {
+		t.Errorf("%+v", n)
+	}
+	if len(living(m)) == 0 {
+		t.Error("the descendant did not live")
+	}
+	if err := b.Close(t.Context(), "over"); err != nil {
+		t.Fatal(err)
+	}
+	gone(t, m)
+}
+
+func TestNothingIsLeftBehind(t *testing.T) {
+	b := newBench(t, func(c *Config) { c.AllowBackground = true })
+	b.run(request("true"))
+	before := descriptors(t)
+	for range 50 {
+		b.run(request("(setsid sleep 0.01 &); (sleep 0.01 &); true"))
+	}
+	if after := descriptors(t); after > before+5 {
+		t.Errorf("%d descriptors grew to %d", before, after)
+	}
+	deadline := time.Now().Add(patience)
+	for len(zombies()) > 0 {
+		if time.Now().After(deadline) {
+			t.Fatalf("zombies: %v", zombies())
+		}
+		time.Sleep(5 * time.Millisecond)
+	}
+}
+
+func descriptors(t *testing.T) int {
+	t.Helper()
+	fds, err := os.ReadDir("/proc/self/fd")
+	if err != nil {
+		t.Fatal(err)
+	}
+	return len(fds)
+}
+
+// zombies is our children that exited and were not reaped.
+func zombies() []int {
+	var zs []int
+	for _, r := range offspringOfAll() {
+		if r.zombie {
+			zs = append(zs, r.pid)
+		}
+	}
+	return zs
+}
+
+func offspringOfAll() []relative {
+	var rs []relative
+	tasks, _ := os.ReadDir("/proc/self/task")
+	for _, task := range tasks {
+		var tid int
+		if _, err := fmt.Sscan(task.Name(), &tid); err != nil {
+			continue
+		}
+		for _, pid := range childrenOf(os.Getpid(), tid) {
+			if r, ok := look(pid); ok {
+				rs = append(rs, r)
+			}
+		}
+	}
+	return rs
+}
