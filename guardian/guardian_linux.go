@@ -65,8 +65,8 @@ func serve(mark string) {
 // guard starts the server and stands by until it is over. It returns only if
 // there is no server to guard; the process then serves unguarded.
 func guard() {
-	self := markOf(os.Getpid())
-	server, pidfd, err := start(self)
+	w := ward{mark: markOf(os.Getpid()), spared: children(os.Getpid())}
+	server, pidfd, err := start(w.mark)
 	if err != nil {
 		_, _ = os.Stderr.WriteString("yieldlog: running without a guardian: " + err.Error() + "\n")
 		return
@@ -79,7 +79,7 @@ func guard() {
 		}
 	}()
 	status := await(server)
-	sweep(self)
+	w.sweep()
 	if status.Signaled() {
 		os.Exit(128 + int(status.Signal()))
 	}

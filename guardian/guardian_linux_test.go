@@ -311,13 +311,51 @@ func TestCarriersAreFound(t *testing.T) {
 	}
 	early := p
 	early.start-- // the same number, another process
-	kill(early, mark)
+	w := ward{mark: mark}
+	w.kill(early)
 	if !alive(p) {
 		t.Fatal("a process was killed under another's identity")
 	}
-	kill(p, mark)
+	w.kill(p)
 	if err := cmd.Wait(); err == nil {
 		t.Error("it lived on")
+	}
+}
+
+func TestElderSiblingsAreSpared(t *testing.T) {
+	exe, err := os.Executable()
+	if err != nil {
+		t.Fatal(err)
+	}
+	dir := t.TempDir()
+	c := &client{t: t, dir: dir}
+	script := fmt.Sprintf("%s sleeper %s/elder & while [ ! -e %s/elder ]; do sleep 0.01; done; exec %s mcp %s", exe, dir, dir, exe, dir)
+	c.cmd = exec.Command("/bin/sh", "-c", script)
+	in, err := c.cmd.StdinPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := c.cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	elder := c.noted("elder")
+	t.Cleanup(func() {
+		if alive(elder) {
+			_ = unix.Kill(elder.pid, unix.SIGKILL)
+		}
+	})
+	if _, err := fmt.Fprintf(in, "%s sleeper %s/younger\n", exe, dir); err != nil {
+		t.Fatal(err)
+	}
+	younger := c.noted("younger")
+	if err := in.Close(); err != nil {
+		t.Fatal(err)
+	}
+	if status := c.wait(); status != 0 {
+		t.Errorf("exit status %d", status)
+	}
+	if alive(younger) || !alive(elder) {
+		t.Errorf("the server's command lives: %t, the older process lives: %t", alive(younger), alive(elder))
 	}
 }
 

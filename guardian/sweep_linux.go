@@ -2,6 +2,7 @@ package guardian
 
 import (
 	"os"
+	"slices"
 	"strconv"
 	"strings"
 	"syscall"
@@ -23,20 +24,31 @@ type process struct {
 	over  bool // it only waits to be reaped
 }
 
-// sweep kills every descendant of this process, and every process that carries
-// the mark, until there are none. New ones may appear while it works.
-func sweep(mark string) {
+// is reports whether both are the same process.
+func (p process) is(q process) bool { return p.pid == q.pid && p.start == q.start }
+
+// ward is what the guardian answers for: its descendants, and whoever carries
+// its mark, wherever it went.
+type ward struct {
+	mark string
+	// spared are children that this process had before there was a server: a
+	// script that starts something and then becomes the guardian leaves one.
+	spared []process
+}
+
+// sweep kills the ward until there is nobody left. New ones may appear while it works.
+func (w ward) sweep() {
 	deadline := time.Now().Add(sweepFor)
 	for clean, pause := 0, time.Millisecond; clean < 2 && time.Now().Before(deadline); {
 		reap()
-		left := victims(mark)
+		left := w.victims()
 		if len(left) == 0 {
 			clean++ // once more: a fork may have slipped through
 			continue
 		}
 		clean = 0
 		for _, p := range left {
-			kill(p, mark)
+			w.kill(p)
 		}
 		time.Sleep(pause)
 		pause = min(2*pause, 50*time.Millisecond)
@@ -53,27 +65,28 @@ func reap() {
 }
 
 // victims are the processes that must not outlive the server.
-func victims(mark string) []process {
+func (w ward) victims() []process {
 	table := processes()
 	self := os.Getpid()
 	var list []process
 	for pid, p := range table {
-		if pid != self && !p.over && (descends(table, p, self) || carries(pid, mark)) {
+		if pid != self && !p.over && (w.descends(table, p) || carries(pid, w.mark)) {
 			list = append(list, p)
 		}
 	}
 	return list
 }
 
-// descends reports whether p comes from the ancestor. A parent is older than
-// its child: one that is not got its number later.
-func descends(table map[int]process, p process, ancestor int) bool {
+// descends reports whether p comes from this process, by way of the server. A
+// parent is older than its child: one that is not got its number later.
+func (w ward) descends(table map[int]process, p process) bool {
+	self := os.Getpid()
 	for range len(table) {
 		parent, ok := table[p.parent]
-		if !ok || parent.start > p.start {
+		if !ok || parent.start > p.start || slices.ContainsFunc(w.spared, p.is) {
 			return false
 		}
-		if parent.pid == ancestor {
+		if parent.pid == self {
 			return true
 		}
 		p = parent
@@ -92,7 +105,7 @@ func carries(pid int, mark string) bool {
 }
 
 // kill ends the process if it still is the one that was looked at.
-func kill(p process, mark string) {
+func (w ward) kill(p process) {
 	fd, err := unix.PidfdOpen(p.pid, 0)
 	if err == nil {
 		defer unix.Close(fd)
@@ -100,7 +113,7 @@ func kill(p process, mark string) {
 	// From here on fd means one process, whatever becomes of the number.
 	now, ok := inspect(p.pid)
 	moved := now.parent != p.parent && now.parent != os.Getpid()
-	if !ok || now.start != p.start || moved && !carries(p.pid, mark) {
+	if !ok || !now.is(p) || moved && !carries(p.pid, w.mark) {
 		return
 	}
 	if err != nil { // a kernel before 5.3
@@ -129,6 +142,24 @@ func processes() map[int]process {
 		}
 	}
 	return table
+}
+
+// children is the children of a process that has one thread.
+func children(pid int) []process {
+	id := strconv.Itoa(pid)
+	text, err := os.ReadFile("/proc/" + id + "/task/" + id + "/children")
+	if err != nil {
+		return nil
+	}
+	var list []process
+	for _, f := range strings.Fields(string(text)) {
+		if n, err := strconv.Atoi(f); err == nil {
+			if p, ok := inspect(n); ok {
+				list = append(list, p)
+			}
+		}
+	}
+	return list
 }
 
 // inspect reads one line of the process table; ok is false for a process that
