@@ -1,0 +1,274 @@
+package replay
+
+import (
+	"bytes"
+	"slices"
+
+	"github.com/yieldlog/yieldlog/events"
+)
+
+// observation cuts pages out of a beginning and an end of the output.
+type observation struct {
+	*reader
+	// head and tail are what was read; nothing was read between them.
+	head, tail run
+	// headShare says that half the limit goes to the beginning.
+	headShare bool
+	page      Page
+}
+
+// newest is the last bytes of each stream.
+func (b *reader) newest() (Page, error) {
+	end, err := b.length()
+	if err != nil {
+		return Page{}, err
+	}
+	from := min(b.request.From, end)
+	o := observation{reader: b, head: run{start: from, end: from}}
+	for _, span := range b.spans(end - from) {
+		if o.tail, err = b.collect(max(from, end-span), end, 0); err != nil {
+			return Page{}, err
+		}
+		if o.enough() {
+			break
+		}
+	}
+	o.cut()
+	o.page.Start = from
+	if o.page.OmittedBytes > 0 {
+		o.page.Start = o.page.OmittedTo
+	}
+	return o.page, nil
+}
+
+// headTail is the first and the last bytes of each stream.
+func (b *reader) headTail() (Page, error) {
+	end, err := b.length()
+	if err != nil {
+		return Page{}, err
+	}
+	from := min(b.request.From, end)
+	span := max(window, 4*int64(b.request.Limit))
+	o := observation{reader: b, headShare: true, head: run{start: from, end: from}}
+	o.tail.start = from
+	if end-from > span {
+		if o.head, err = b.collect(from, from+span/2, 0); err != nil {
+			return Page{}, err
+		}
+		o.head.end = from + span/2
+		o.tail.start = end - span/2
+	}
+	if o.tail, err = b.collect(o.tail.start, end, 0); err != nil {
+		return Page{}, err
+	}
+	o.cut()
+	o.page.Start = from
+	return o.page, nil
+}
+
+// length is the length of the output.
+func (b *reader) length() (int64, error) {
+	if b.request.End > 0 {
+		return b.request.End, nil
+	}
+	var end int64
+	for e, err := range b.read(0, -1) {
+		if err != nil {
+			return 0, err
+		}
+		if out, ok := e.Body.(events.Output); ok {
+			end = max(end, out.End())
+		}
+	}
+	return end, nil
+}
+
+// spans are how far back to look for the newest bytes: first where they are in
+// most outputs, at last as far as it may cost.
+func (b *reader) spans(all int64) []int64 {
+	limit := int64(b.request.Limit)
+	if limit == 0 || all <= 2*limit {
+		return []int64{all}
+	}
+	spans := []int64{2*limit + 64, max(window, 4*limit)}
+	if b.request.Totals != nil {
+		spans = append(spans, max(skipAtMost, 4*limit))
+	}
+	return spans
+}
+
+// enough reports whether the tail holds all that the page may show.
+func (o *observation) enough() bool {
+	if !o.unread() {
+		return true
+	}
+	for _, k := range streams {
+		n := int64(len(o.tail.of(k).data))
+		total, known := o.total(k)
+		if o.wants(k) && n < int64(o.request.Limit) && (!known || n < total) {
+			return false
+		}
+	}
+	return true
+}
+
+// cut fills the page.
+func (o *observation) cut() {
+	next := o.tail.end
+	if !o.request.Final {
+		next = o.tail.whole()
+	}
+	o.page.Next, o.page.Latest = next, max(o.request.End, o.tail.seen, next)
+	o.tail = o.tail.upTo(next)
+	complete := true
+	for _, k := range streams {
+		if o.wants(k) && !o.cutStream(k) {
+			complete = false
+		}
+	}
+	if !complete {
+		o.omit(o.head.end, o.tail.start, o.tail.start-o.head.end)
+	}
+	o.page.Truncated = o.page.OmittedBytes > 0
+}
+
+// unread reports whether bytes between head and tail were not read.
+func (o *observation) unread() bool { return o.tail.start > o.head.end }
+
+// total is the bytes of a stream, if they are known.
+func (o *observation) total(k events.Kind) (int64, bool) {
+	return o.request.Totals[k], o.request.Totals != nil
+}
+
+// omit adds a range to what the page leaves out, n bytes of it.
+func (o *observation) omit(from, to, n int64) {
+	if p := &o.page; p.OmittedBytes == 0 {
+		p.OmittedFrom, p.OmittedTo = from, to
+	} else {
+		p.OmittedFrom, p.OmittedTo = min(p.OmittedFrom, from), max(p.OmittedTo, to)
+	}
+	o.page.OmittedBytes += n
+}
+
+// cutStream puts what fits of a stream into the page. It reports whether it had
+// all of the stream to cut from.
+func (o *observation) cutStream(k events.Kind) (complete bool) {
+	head, tail := o.head.of(k), o.tail.of(k)
+	all := head.and(tail)
+	total, known := o.total(k)
+	complete = !o.unread() || known && int64(len(all.data)) == total
+	if complete {
+		head, tail = all, all
+	}
+	limit := o.request.Limit
+	if limit == 0 {
+		limit = len(all.data)
+	}
+	if complete && len(all.data) <= limit && o.request.TailLines == 0 {
+		*o.page.bytes(k) = all.data
+		return true
+	}
+	first, last := o.bounds(head.data, tail.data, limit)
+	if !complete { // what was not read may have split a character at either side
+		first = splitAt(head.data[:first])
+		last = max(last, nextStart(tail.data, 0))
+	}
+	*o.page.bytes(k) = slices.Concat(head.data[:first], tail.data[last:])
+	*o.page.cutAt(k) = first
+	switch {
+	case complete && last > first:
+		o.omit(all.offset(first), all.offset(last-1)+1, int64(last-first))
+	case !complete:
+		if n := len(head.data) - first; n > 0 {
+			o.omit(head.offset(first), o.head.end, int64(n))
+		}
+		if last > 0 {
+			o.omit(o.tail.start, tail.offset(last-1)+1, int64(last))
+		}
+	}
+	return complete
+}
+
+// bounds are how many of the head's bytes to show, and from where on the tail's.
+func (o *observation) bounds(head, tail []byte, limit int) (first, last int) {
+	if o.headShare {
+		first, last = cutHead(head, limit/2), cutTail(tail, limit-limit/2)
+	} else {
+		last = nextStart(tail, max(0, len(tail)-limit))
+	}
+	if n := o.request.TailLines; n > 0 {
+		last = max(last, len(tail)-len(lastLines(tail, n)))
+	}
+	return first, last
+}
+
+// cutAt is where the page keeps the place of a stream's omission.
+func (p *Page) cutAt(stream events.Kind) *int {
+	switch stream {
+	case events.KindStderr:
+		return &p.StderrCut
+	case events.KindTTY:
+		return &p.TTYCut
+	}
+	return &p.StdoutCut
+}
+
+// strip is the bytes of one stream, with the pieces that say where they are.
+type strip struct {
+	data   []byte
+	pieces []piece
+}
+
+func (r run) of(stream events.Kind) strip {
+	var s strip
+	for _, p := range r.pieces {
+		if p.stream == stream {
+			s.data, s.pieces = append(s.data, p.data...), append(s.pieces, p)
+		}
+	}
+	return s
+}
+
+// and is s with t after it.
+func (s strip) and(t strip) strip {
+	return strip{data: slices.Concat(s.data, t.data), pieces: slices.Concat(s.pieces, t.pieces)}
+}
+
+// offset is where the i-th byte of the strip is in the output.
+func (s strip) offset(i int) int64 {
+	for _, p := range s.pieces {
+		if i < len(p.data) {
+			return p.offset + int64(i)
+		}
+		i -= len(p.data)
+	}
+	return 0
+}
+
+// cutHead is how much of b's first n bytes to show: up to the end of a line if
+// at least half remains, otherwise up to the end of a character.
+func cutHead(b []byte, n int) int {
+	if len(b) <= n {
+		return len(b)
+	}
+	if i := bytes.LastIndexByte(b[:n], '\n') + 1; i >= (n+1)/2 && i > 0 {
+		return i
+	}
+	return splitAt(b[:n])
+}
+
+// cutTail is where b's last n bytes begin: at a line if at least half remains,
+// otherwise at a character.
+func cutTail(b []byte, n int) int {
+	from := len(b) - n
+	if from <= 0 {
+		return 0
+	}
+	if b[from-1] == '\n' {
+		return from
+	}
+	if i := bytes.IndexByte(b[from:], '\n') + 1; i > 0 && i <= n/2 {
+		return from + i
+	}
+	return nextStart(b, from)
+}
