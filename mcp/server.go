@@ -13,6 +13,8 @@ import (
 
 	mcpgo "github.com/mark3labs/mcp-go/mcp"
 	mcpgoserver "github.com/mark3labs/mcp-go/server"
+
+	"github.com/yieldlog/yieldlog/projections"
 )
 
 // Server answers MCP clients. It is safe for concurrent use.
@@ -28,8 +30,30 @@ type Server struct {
 type Options struct {
 	// Version is yieldlog's version, as initialize tells it.
 	Version string
+	// Session runs the commands; its executions are the ones that the tools see.
+	Session Session
+	// Facts and Processes are the projections, the second driven by the first.
+	Facts     Facts
+	Processes *projections.Processes
+	// Tails, driven by Facts too, feeds progress notifications; nil sends none.
+	Tails *Tails
+	// Pages reads output.
+	Pages Pages
+	// MaxOutputBytes is the default and the most that an answer shows of a
+	// stream, in bytes; 0 is 20000.
+	MaxOutputBytes int
 	// Logger is for what no client can be told; nil discards.
 	Logger *slog.Logger
+}
+
+// New returns a server. It starts nothing.
+func New(o Options) *Server {
+	if o.MaxOutputBytes <= 0 {
+		o.MaxOutputBytes = 20000
+	}
+	s := newServer(o)
+	s.add(s.allTools()...)
+	return s
 }
 
 // newServer is a server without tools.

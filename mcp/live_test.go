@@ -1,0 +1,317 @@
+package mcp
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/yieldlog/yieldlog/events"
+	"github.com/yieldlog/yieldlog/events/ledger"
+	"github.com/yieldlog/yieldlog/producers"
+	"github.com/yieldlog/yieldlog/projections"
+	"github.com/yieldlog/yieldlog/replay"
+)
+
+// liveServer is a whole server on a ledger of its own, in t.TempDir().
+func liveServer(t *testing.T, change func(*producers.Config)) *Server {
+	t.Helper()
+	cfg := producers.DefaultConfig()
+	if change != nil {
+		change(&cfg)
+	}
+	ctx := context.Background()
+	l, err := ledger.Open(ctx, ledger.Options{Dir: t.TempDir(), Sync: ledger.SyncRelaxed})
+	if err != nil {
+		t.Fatalf("opening the ledger: %v", err)
+	}
+	t.Cleanup(func() {
+		if err := l.Close(); err != nil {
+			t.Errorf("closing the ledger: %v", err)
+		}
+	})
+	processes, tails := projections.NewProcesses(), NewTails()
+	engine := replay.NewEngine(processes, tails)
+	t.Cleanup(l.Tap(engine.Apply))
+	session, err := producers.OpenSession(ctx, l, cfg, events.Opened{Program: "mcp", Version: "test"})
+	if err != nil {
+		t.Fatalf("opening the session: %v", err)
+	}
+	t.Cleanup(func() {
+		ctx, cancel := context.WithTimeout(context.Background(), patience)
+		defer cancel()
+		if err := session.Close(ctx, "the test is over"); err != nil {
+			t.Errorf("closing the session: %v", err)
+		}
+	})
+	return New(Options{
+		Version: "test", Session: session, Facts: engine, Processes: processes, Tails: tails,
+		Pages: func(ctx context.Context, session, execution string, r replay.PageRequest) (replay.Page, error) {
+			return replay.ReadPage(ctx, l, session, execution, r)
+		},
+		MaxOutputBytes: cfg.MaxOutputBytes,
+	})
+}
+
+// toolResult is the result of a tools/call.
+type toolResult struct {
+	Content           []struct{ Type, Text string }
+	StructuredContent json.RawMessage
+	IsError           bool
+}
+
+// caller calls tools one after the other.
+type caller struct {
+	*client
+	id int
+}
+
+func newCaller(t *testing.T, s *Server) *caller { return &caller{client: serve(t, s)} }
+
+func (c *caller) raw(tool string, arguments map[string]any) toolResult {
+	c.t.Helper()
+	c.id++
+	c.send(toolCall(c.id, tool, string(encode(arguments))))
+	for {
+		r := c.next()
+		if r.Method != "" {
+			continue
+		}
+		if r.Error != nil {
+			c.t.Fatalf("%s: protocol error %+v", tool, r.Error)
+		}
+		var result toolResult
+		if err := json.Unmarshal(r.Result, &result); err != nil {
+			c.t.Fatal(err)
+		}
+		return result
+	}
+}
+
+// facts is an answer of any tool.
+type facts struct {
+	observation
+	Processes []listed
+	Stopped   bool
+	OK        bool
+	Removed   int
+	Reason    string
+}
+
+// call checks that both forms are the same JSON and returns it.
+func (c *caller) call(tool string, arguments map[string]any) facts {
+	c.t.Helper()
+	r := c.raw(tool, arguments)
+	if len(r.Content) != 1 || r.Content[0].Text != string(r.StructuredContent) {
+		c.t.Errorf("%s: the text %q is not the structured content %s", tool, r.Content, r.StructuredContent)
+	}
+	var f facts
+	if err := json.Unmarshal(r.StructuredContent, &f); err != nil {
+		c.t.Fatal(err)
+	}
+	return f
+}
+
+func (c *caller) exec(command string, more ...any) facts {
+	c.t.Helper()
+	arguments := map[string]any{"command": command, "side_effects": []string{"NONE"}, "yield_ms": 60000}
+	for i := 0; i < len(more); i += 2 {
+		arguments[more[i].(string)] = more[i+1]
+	}
+	return c.call("exec", arguments)
+}
+
+func TestExecCompletes(t *testing.T) {
+	c := newCaller(t, liveServer(t, nil))
+	got := c.exec("echo out; echo err >&2; exit 3")
+	if got.Status != "completed" || *got.ExitCode != 3 || *got.Stdout != "out\n" || *got.Stderr != "err\n" ||
+		got.Signal != nil || got.Truncated || got.NextSeq != 8 || got.LatestSeq != 8 || got.StartSeq != 0 {
+		t.Errorf("got %+v", got)
+	}
+	if got.Outcome != events.OutcomeFailure || got.Termination != events.TermExited || got.ProcessID == "" {
+		t.Errorf("got %+v", got)
+	}
+}
+
+func TestExecYieldsThenEverythingElse(t *testing.T) {
+	c := newCaller(t, liveServer(t, nil))
+	got := c.exec("echo start; read x; echo got:$x", "yield_ms", 0)
+	if got.Status != "backgrounded" || got.PID == nil || got.Message == "" || got.ExitCode != nil {
+		t.Fatalf("got %+v", got)
+	}
+	id := map[string]any{"process_id": got.ProcessID}
+	for *c.call("read", id).Stdout != "start\n" { // The first output is on its way.
+		c.call("wait", map[string]any{"process_id": got.ProcessID, "timeout_ms": 50})
+	}
+	if w := c.call("write", map[string]any{"process_id": got.ProcessID, "input": "hi", "newline": true}); !w.OK {
+		t.Errorf("write: %+v", w)
+	}
+	end := c.call("wait", id)
+	if end.Status != "completed" || *end.Stdout != "start\ngot:hi\n" {
+		t.Errorf("wait: %+v", end)
+	}
+	page := c.call("read", map[string]any{"process_id": got.ProcessID, "since_seq": 6})
+	if *page.Stdout != "got:hi\n" || page.NextSeq != 13 || page.StartSeq != 6 {
+		t.Errorf("read: %+v", page)
+	}
+	if s := c.call("stop", id); s.Stopped || s.Error == "" || s.ProcessID != got.ProcessID {
+		t.Errorf("stop of a finished one: %+v", s)
+	}
+	if ps := c.call("ps", nil); len(ps.Processes) != 1 || ps.Processes[0].ProcessID != got.ProcessID {
+		t.Errorf("ps: %+v", ps.Processes)
+	}
+	if r := c.call("cleanup", map[string]any{"completed_older_than_ms": 0}); r.Removed != 1 {
+		t.Errorf("cleanup: %+v", r)
+	}
+	if r := c.call("read", id); r.Error != "Unknown process_id: "+got.ProcessID {
+		t.Errorf("read after cleanup: %+v", r)
+	}
+}
+
+func TestStop(t *testing.T) {
+	c := newCaller(t, liveServer(t, nil))
+	id := c.exec("sleep 600", "yield_ms", 0).ProcessID
+	got := c.call("stop", map[string]any{"process_id": id})
+	if !got.Stopped || got.Status != "stopped" || *got.Signal != "SIGTERM" {
+		t.Errorf("got %+v", got)
+	}
+	if bad := c.call("stop", map[string]any{"process_id": c.exec("sleep 600", "yield_ms", 0).ProcessID, "signal": "SIGNOPE"}); bad.Stopped || !strings.Contains(bad.Error, "SIGNOPE") {
+		t.Errorf("an unknown signal: %+v", bad)
+	}
+}
+
+// Another owner's handle is exactly as unknown as a wrong one.
+func TestUnknownHandle(t *testing.T) {
+	c := newCaller(t, liveServer(t, nil))
+	theirs := c.exec("sleep 600", "yield_ms", 0, "owner", "/root/other").ProcessID
+	for tool, more := range map[string]map[string]any{
+		"read": {}, "wait": {"timeout_ms": 10}, "write": {"input": "x"}, "stop": {},
+	} {
+		for _, id := range []string{theirs, "proc_nope"} {
+			more["process_id"] = id
+			r := c.raw(tool, more)
+			want := fmt.Sprintf(`{"process_id":%q,"error":"Unknown process_id: %s"}`, id, id)
+			if string(r.StructuredContent) != want || r.IsError {
+				t.Errorf("%s: %s", tool, r.StructuredContent)
+			}
+		}
+	}
+	if ps := c.call("ps", nil); len(ps.Processes) != 0 {
+		t.Errorf("ps shows %+v", ps.Processes)
+	}
+	if ps := c.call("ps", map[string]any{"owner": "/root/other"}); len(ps.Processes) != 1 {
+		t.Errorf("their ps shows %+v", ps.Processes)
+	}
+}
+
+func TestRefusedExec(t *testing.T) {
+	c := newCaller(t, liveServer(t, nil))
+	got := c.exec("echo x", "side_effects", []string{"RUNS_INLINE_CODE"})
+	if got.Status != "failed_to_start" || !strings.Contains(got.Error, "RUNS_INLINE_CODE") || got.Reason != "side_effects" {
+		t.Errorf("got %+v", got)
+	}
+	if ps := c.call("ps", nil); len(ps.Processes) != 0 {
+		t.Errorf("ps shows %+v", ps.Processes)
+	}
+	if r := c.raw("exec", map[string]any{"command": "  ", "side_effects": []string{"NONE"}}); !r.IsError {
+		t.Errorf("an empty command: %+v", r)
+	}
+}
+
+// Both forms together stay within what clients keep inline, whatever the output.
+func TestAnswersStayInline(t *testing.T) {
+	c := newCaller(t, liveServer(t, nil))
+	for _, command := range []string{
+		"yes 'a line of text' | head -c 100000",
+		"yes 'a line of text' | head -c 100000 | tee /dev/stderr",
+		"head -c 100000 /dev/zero",
+		`yes '"\' | head -c 100000`,
+	} {
+		r := c.raw("exec", map[string]any{"command": command, "side_effects": []string{"NONE"}, "yield_ms": 60000})
+		if n := len(r.StructuredContent) + len(encode(r.Content[0].Text)); n > inlineBudget*11/10 {
+			t.Errorf("%s: %d bytes", command, n)
+		}
+		var structured, text observation
+		if err := json.Unmarshal(r.StructuredContent, &structured); err != nil {
+			t.Fatal(err)
+		}
+		if err := json.Unmarshal([]byte(r.Content[0].Text), &text); err != nil {
+			t.Fatal(err)
+		}
+		if *structured.ExitCode != *text.ExitCode || structured.LatestSeq != text.LatestSeq || !text.Truncated || text.Omitted == nil {
+			t.Errorf("%s: the text says %.1000s", command, r.Content[0].Text)
+		}
+	}
+}
+
+// A page of a large output can be followed to its end in either form.
+func TestFollowingTheTextLosesNothing(t *testing.T) {
+	c := newCaller(t, liveServer(t, nil))
+	r := c.raw("exec", map[string]any{"side_effects": []string{"NONE"}, "yield_ms": 60000, "command": `i=0; while [ $i -lt 3000 ]; do echo "line $i"; echo "error $i" >&2; i=$((i+1)); done`})
+	var whole observation
+	if err := json.Unmarshal(r.StructuredContent, &whole); err != nil {
+		t.Fatal(err)
+	}
+	id := whole.ProcessID
+	var out, errs strings.Builder
+	for seq, latest := int64(0), int64(1); seq < latest; {
+		r := c.raw("read", map[string]any{"process_id": id, "since_seq": seq})
+		var page observation
+		if err := json.Unmarshal([]byte(r.Content[0].Text), &page); err != nil {
+			t.Fatal(err)
+		}
+		out.WriteString(*page.Stdout)
+		errs.WriteString(*page.Stderr)
+		if page.NextSeq <= seq {
+			t.Fatalf("stuck at %d: %+v", seq, page)
+		}
+		seq, latest = page.NextSeq, page.LatestSeq
+	}
+	var wantOut, wantErr strings.Builder
+	for i := range 3000 {
+		fmt.Fprintf(&wantOut, "line %d\n", i)
+		fmt.Fprintf(&wantErr, "error %d\n", i)
+	}
+	if out.String() != wantOut.String() || errs.String() != wantErr.String() {
+		t.Errorf("%d and %d bytes came back", out.Len(), errs.Len())
+	}
+}
+
+func TestProgressIsSent(t *testing.T) {
+	c := newCaller(t, liveServer(t, nil))
+	c.send(request(1, "tools/call", string(encode(map[string]any{
+		"name":      "exec",
+		"arguments": map[string]any{"command": "for i in 1 2 3 4 5 6 7; do echo line$i; done; read x", "side_effects": []string{"NONE"}, "yield_ms": 600000},
+		"_meta":     map[string]any{"progressToken": "tok"},
+	}))))
+	note := c.next()
+	var got struct {
+		ProgressToken string
+		Message       string
+	}
+	if err := json.Unmarshal(note.Params, &got); err != nil || note.Method != "notifications/progress" {
+		t.Fatalf("got %.2000s%.2000s", note.Params, note.Result)
+	}
+	if got.ProgressToken != "tok" || !strings.HasSuffix(got.Message, "7 lines, 42 bytes\nline3\nline4\nline5\nline6\nline7") {
+		t.Errorf("got %+v", got)
+	}
+	c.id = 1
+	list := c.call("ps", nil).Processes
+	c.call("stop", map[string]any{"process_id": list[0].ProcessID})
+}
+
+func TestCancelledExecIsKilled(t *testing.T) {
+	s := liveServer(t, nil)
+	c := newCaller(t, s)
+	c.send(toolCall(1, "exec", `{"command":"sleep 600","side_effects":["NONE"],"yield_ms":60000}`))
+	c.id = 1
+	for len(c.call("ps", nil).Processes) == 0 {
+	}
+	c.send(`{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":1}}`)
+	id := c.call("ps", nil).Processes[0].ProcessID
+	if got := c.call("wait", map[string]any{"process_id": id}); got.Termination != events.TermCancelled {
+		t.Errorf("got %+v", got)
+	}
+}

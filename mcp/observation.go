@@ -1,0 +1,185 @@
+package mcp
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/yieldlog/yieldlog/events"
+	"github.com/yieldlog/yieldlog/projections"
+	"github.com/yieldlog/yieldlog/replay"
+)
+
+// observation is what exec, read and wait answer: the facts of an execution and
+// a range of its output, at one moment.
+type observation struct {
+	ProcessID   string             `json:"process_id"`
+	Status      string             `json:"status"`
+	State       string             `json:"state,omitempty"`
+	Command     string             `json:"command,omitempty"`
+	PID         *int               `json:"pid"`
+	ExitCode    *int               `json:"exit_code"`
+	Signal      *string            `json:"signal"`
+	Outcome     events.Outcome     `json:"outcome,omitempty"`
+	Termination events.Termination `json:"termination,omitempty"`
+	DurationMS  int64              `json:"duration_ms"`
+	Stdout      *string            `json:"stdout,omitempty"`
+	Stderr      *string            `json:"stderr,omitempty"`
+	TTY         *string            `json:"tty,omitempty"`
+	Truncated   bool               `json:"truncated"`
+	// StartSeq is where the output shown begins, NextSeq where the next read
+	// goes on, LatestSeq where the recorded output ended.
+	StartSeq  int64 `json:"start_seq"`
+	NextSeq   int64 `json:"next_seq"`
+	LatestSeq int64 `json:"latest_seq"`
+	// Omitted is the range that is not shown between the head and the tail.
+	Omitted *omitted `json:"omitted,omitempty"`
+	// CutOff and Descendants tell of processes that outlived the shell.
+	CutOff      bool                `json:"cut_off,omitempty"`
+	Descendants []events.Descendant `json:"descendants,omitempty"`
+	Message     string              `json:"message,omitempty"`
+	Error       string              `json:"error,omitempty"`
+}
+
+// omitted is a range of output offsets.
+type omitted struct {
+	From  int64 `json:"from_seq"`
+	To    int64 `json:"to_seq"`
+	Bytes int64 `json:"bytes"`
+}
+
+// observe answers with the facts of p and the page of its output. Where both
+// forms of the answer together are too long for the clients, the page shrinks.
+func (s *Server) observe(ctx context.Context, p projections.Process, o observation, r replay.PageRequest) (reply, error) {
+	r.Limit = s.outputLimit(r.Limit)
+	r.End, r.Final = p.Offset, p.Settled != nil
+	o.facts(p, time.Now())
+	budget := max(inlineBudget, s.opts.MaxOutputBytes*9/4)
+	structured, err := s.fit(ctx, p, o, r, budget)
+	if err != nil {
+		return reply{}, err
+	}
+	out := reply{structured: structured, text: string(structured)}
+	rest := budget - len(structured)
+	if len(encode(out.text)) <= rest {
+		return out, nil
+	}
+	r.Limit = min(r.Limit, max(rest/3, leastText))
+	text, err := s.fit(ctx, p, o, r, max(rest, 3*leastText))
+	if err != nil {
+		return reply{}, err
+	}
+	out.text = string(text)
+	return out, nil
+}
+
+const (
+	// inlineBudget is what clients keep inline of both forms together, in bytes.
+	inlineBudget = 45_000
+	// leastText is the least output that a shortened text shows of a stream.
+	leastText = 2000
+)
+
+// fit encodes the observation with as much output as keeps it within budget.
+func (s *Server) fit(ctx context.Context, p projections.Process, o observation, r replay.PageRequest, budget int) ([]byte, error) {
+	for {
+		page, err := s.opts.Pages(ctx, p.Session, p.Execution, r)
+		if err != nil {
+			return nil, fmt.Errorf("reading the output of %s: %w", p.Execution, err)
+		}
+		shown := o
+		shown.page(page, r.Streams, p.Requested.TTY != nil)
+		b := encode(shown)
+		if len(b) <= budget || r.Limit <= leastText {
+			return b, nil
+		}
+		// Escapes decide how much a byte of output takes; ask for what fits.
+		r.Limit = max(leastText, min(r.Limit*budget/len(b)*9/10, r.Limit*9/10))
+	}
+}
+
+// outputLimit is the bytes of one stream that an answer may hold.
+func (s *Server) outputLimit(asked int) int {
+	limit := s.opts.MaxOutputBytes
+	if asked > 0 {
+		limit = min(asked, limit)
+	}
+	return limit
+}
+
+// facts fills in everything but the output.
+func (o *observation) facts(p projections.Process, now time.Time) {
+	o.ProcessID = p.Execution
+	if o.Status == "" {
+		o.Status = string(p.Status)
+	}
+	o.State = p.State
+	if p.PID != 0 {
+		o.PID = &p.PID
+	}
+	o.DurationMS = duration(p, now)
+	e := p.Settled
+	if e == nil {
+		return
+	}
+	o.State = ""
+	o.ExitCode, o.Outcome, o.Termination = e.ExitCode, e.Outcome, e.Termination
+	o.CutOff, o.Descendants, o.Error = e.CutOff, e.Descendants, e.Error
+	if e.Signal != "" {
+		o.Signal = &e.Signal
+	}
+}
+
+// duration is how long the execution has run, in milliseconds.
+func duration(p projections.Process, now time.Time) int64 {
+	switch {
+	case p.Settled != nil:
+		return p.Settled.DurationMS
+	case !p.SpawnedAt.IsZero():
+		return max(0, now.Sub(p.SpawnedAt).Milliseconds())
+	}
+	return max(0, now.Sub(p.RequestedAt).Milliseconds())
+}
+
+// page fills in the output: the asked streams, all when none is named.
+func (o *observation) page(page replay.Page, streams []events.Kind, tty bool) {
+	show := func(stream events.Kind, data []byte) *string {
+		if !selected(streams, stream) {
+			return nil
+		}
+		s := string(data)
+		return &s
+	}
+	o.Stdout = show(events.KindStdout, page.Stdout)
+	o.Stderr = show(events.KindStderr, page.Stderr)
+	if tty {
+		o.TTY = show(events.KindTTY, page.TTY)
+	}
+	o.Truncated = page.Truncated
+	o.StartSeq, o.NextSeq, o.LatestSeq = page.Start, page.Next, page.Latest
+	if page.OmittedTo > page.OmittedFrom {
+		o.Omitted = &omitted{page.OmittedFrom, page.OmittedTo, page.OmittedBytes}
+	}
+}
+
+func selected(streams []events.Kind, stream events.Kind) bool {
+	for _, k := range streams {
+		if k == stream {
+			return true
+		}
+	}
+	return len(streams) == 0
+}
+
+// observationSchema is the output schema of exec, read and wait.
+func observationSchema(required ...string) schema {
+	return object(map[string]any{
+		"process_id": "string", "status": "string", "state": "string", "command": "string",
+		"pid": orNull("integer"), "exit_code": orNull("integer"), "signal": orNull("string"),
+		"outcome": "string", "termination": "string", "duration_ms": "integer",
+		"stdout": "string", "stderr": "string", "tty": "string", "truncated": "boolean",
+		"start_seq": "integer", "next_seq": "integer", "latest_seq": "integer",
+		"omitted": "object", "cut_off": "boolean", "descendants": "array",
+		"message": "string", "error": "string",
+	}, required...)
+}

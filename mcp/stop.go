@@ -1,0 +1,83 @@
+package mcp
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/yieldlog/yieldlog/events"
+	"github.com/yieldlog/yieldlog/producers"
+)
+
+const (
+	defaultSignal = "SIGTERM"
+	defaultForce  = 3 * time.Second
+)
+
+func (s *Server) stopTool() *tool {
+	return &tool{
+		name: "stop", title: "Stop a command",
+		description: "Send a signal to a command and everything it started; what is left after force_after_ms is killed. Its output stays readable.",
+		params: []param{
+			processIDParam,
+			{name: "signal", kind: kindString, def: defaultSignal, text: "Such as SIGINT or SIGKILL"},
+			{name: "force_after_ms", kind: kindInteger, def: defaultForce.Milliseconds()},
+			ownerParam,
+		},
+		output: object(map[string]any{
+			"process_id": "string", "stopped": "boolean", "signal": orNull("string"), "status": "string",
+			"exit_code": orNull("integer"), "outcome": "string", "termination": "string", "next_seq": "integer", "error": "string",
+		}, "process_id"),
+		hints: hints{destructive: true, idempotent: true},
+		run:   s.stop,
+	}
+}
+
+// stopped is the answer of stop.
+type stopped struct {
+	ProcessID   string             `json:"process_id"`
+	Stopped     bool               `json:"stopped"`
+	Signal      *string            `json:"signal"`
+	Status      string             `json:"status,omitempty"`
+	ExitCode    *int               `json:"exit_code"`
+	Outcome     events.Outcome     `json:"outcome,omitempty"`
+	Termination events.Termination `json:"termination,omitempty"`
+	NextSeq     int64              `json:"next_seq"`
+	Error       string             `json:"error,omitempty"`
+}
+
+func (s *Server) stop(ctx context.Context, c *call) (reply, error) {
+	id, owner := c.args.text("process_id"), c.args.owner()
+	signal := c.args.text("signal")
+	if signal == "" {
+		signal = defaultSignal
+	}
+	result, err := s.opts.Session.Stop(ctx, owner, id, producers.StopOptions{
+		// 0 kills at once, which to a session is the default.
+		Signal: signal, ForceAfter: max(time.Nanosecond, c.args.millis("force_after_ms", defaultForce)),
+	})
+	switch {
+	case errors.Is(err, producers.ErrUnknown):
+		return unknown(id), nil
+	case err != nil && ctx.Err() != nil:
+		return reply{}, fmt.Errorf("stopping: %w", err)
+	}
+	p, ok, ferr := s.process(ctx, owner, id, result.Seq)
+	if ferr != nil {
+		return reply{}, ferr
+	}
+	if !ok {
+		return unknown(id), nil
+	}
+	out := stopped{ProcessID: id, Status: string(p.Status), NextSeq: p.Offset}
+	if e := p.Settled; e != nil {
+		out.ExitCode, out.Outcome, out.Termination = e.ExitCode, e.Outcome, e.Termination
+	}
+	if err != nil {
+		out.Error = err.Error()
+	} else {
+		out.Stopped, out.Signal = true, &signal
+	}
+	return answer(out), nil
+}

@@ -1,0 +1,56 @@
+package mcp
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/yieldlog/yieldlog/producers"
+	"github.com/yieldlog/yieldlog/replay"
+)
+
+const (
+	defaultWait = 30 * time.Second
+	// maxWait stays under the shortest timeout of the clients, a minute.
+	maxWait = 55 * time.Second
+)
+
+func (s *Server) waitTool() *tool {
+	return &tool{
+		name: "wait", title: "Wait for the end",
+		description: "Wait until a command ends, then answer with its status and output. After timeout_ms (at most 55000) it answers with what there is; the command goes on.",
+		params: []param{
+			processIDParam,
+			{name: "timeout_ms", kind: kindInteger, def: defaultWait.Milliseconds()},
+			{name: "max_output_bytes", kind: kindInteger, min: 1, text: "Most bytes of each stream"},
+			ownerParam,
+		},
+		output: observationSchema("process_id"),
+		hints:  hints{readOnly: true, idempotent: true},
+		run:    s.wait,
+	}
+}
+
+func (s *Server) wait(ctx context.Context, c *call) (reply, error) {
+	id, owner := c.args.text("process_id"), c.args.owner()
+	progress := s.startProgress(ctx, c)
+	progress.of(id)
+	result, err := s.opts.Session.Wait(ctx, owner, id, min(c.args.millis("timeout_ms", defaultWait), maxWait))
+	progress.end()
+	if errors.Is(err, producers.ErrUnknown) {
+		return unknown(id), nil
+	}
+	if err != nil {
+		return reply{}, fmt.Errorf("waiting: %w", err)
+	}
+	p, ok, err := s.process(ctx, owner, id, result.Seq)
+	if err != nil {
+		return reply{}, err
+	}
+	if !ok { // Cleaned up at this moment.
+		return unknown(id), nil
+	}
+	o := observation{Command: shorten(p.Requested.Command, maxCommandEcho)}
+	return s.observe(ctx, p, o, replay.PageRequest{HeadTail: true, Limit: c.args.limit()})
+}

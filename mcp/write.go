@@ -1,0 +1,51 @@
+package mcp
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"github.com/yieldlog/yieldlog/producers"
+)
+
+func (s *Server) writeTool() *tool {
+	return &tool{
+		name: "write", title: "Write to stdin",
+		description: "Write text to the stdin of a running command.",
+		params: []param{
+			processIDParam,
+			{name: "input", kind: kindString, required: true, text: "Text"},
+			{name: "newline", kind: kindBoolean, def: false, text: "Append a newline"},
+			{name: "close_stdin", kind: kindBoolean, text: "Close stdin after that"},
+			ownerParam,
+		},
+		output: object(map[string]any{"process_id": "string", "ok": "boolean", "bytes": "integer", "error": "string"}, "process_id"),
+		hints:  hints{destructive: true, openWorld: true},
+		run:    s.write,
+	}
+}
+
+// written is the answer of write.
+type written struct {
+	ProcessID string `json:"process_id"`
+	OK        bool   `json:"ok"`
+	Bytes     int    `json:"bytes"`
+	Error     string `json:"error,omitempty"`
+}
+
+func (s *Server) write(ctx context.Context, c *call) (reply, error) {
+	id, input := c.args.text("process_id"), c.args.text("input")
+	if c.args.flag("newline", false) {
+		input += "\n"
+	}
+	err := s.opts.Session.Write(ctx, c.args.owner(), id, producers.Input{Data: []byte(input), Close: c.args.flag("close_stdin", false)})
+	switch {
+	case err == nil:
+		return answer(written{ProcessID: id, OK: true, Bytes: len(input)}), nil
+	case errors.Is(err, producers.ErrUnknown):
+		return unknown(id), nil
+	case ctx.Err() != nil:
+		return reply{}, fmt.Errorf("writing: %w", err)
+	}
+	return answer(written{ProcessID: id, Error: err.Error()}), nil
+}
