@@ -64,8 +64,10 @@ func (s *Server) observe(ctx context.Context, p projections.Process, o observati
 	if len(encode(out.text)) <= rest {
 		return out, nil
 	}
-	r.Limit = min(r.Limit, max(rest/3, leastText))
-	text, err := s.fit(ctx, p, o, r, max(rest, 3*leastText))
+	rest = max(rest, leastText)
+	r.Limit = min(r.Limit, rest/2)
+	// Quoting the text again takes about a twentieth, or more where there are many escapes.
+	text, err := s.fit(ctx, p, o, r, rest*19/20)
 	if err != nil {
 		return reply{}, err
 	}
@@ -76,8 +78,10 @@ func (s *Server) observe(ctx context.Context, p projections.Process, o observati
 const (
 	// inlineBudget is what clients keep inline of both forms together, in bytes.
 	inlineBudget = 45_000
-	// leastText is the least output that a shortened text shows of a stream.
-	leastText = 2000
+	// leastText is what a shortened text may take in any case, in bytes.
+	leastText = 4000
+	// leastOutput is the least that an answer shows of a stream, in bytes.
+	leastOutput = 200
 )
 
 // fit encodes the observation with as much output as keeps it within budget.
@@ -90,11 +94,11 @@ func (s *Server) fit(ctx context.Context, p projections.Process, o observation, 
 		shown := o
 		shown.page(page, r.Streams, p.Requested.TTY != nil)
 		b := encode(shown)
-		if len(b) <= budget || r.Limit <= leastText {
+		if len(b) <= budget || r.Limit <= leastOutput {
 			return b, nil
 		}
 		// Escapes decide how much a byte of output takes; ask for what fits.
-		r.Limit = max(leastText, min(r.Limit*budget/len(b)*9/10, r.Limit*9/10))
+		r.Limit = max(leastOutput, min(r.Limit*budget/len(b)*9/10, r.Limit*9/10))
 	}
 }
 
