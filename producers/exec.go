@@ -48,6 +48,9 @@ func (s *Session) request(ctx context.Context, r Request) (*execution, *refusal,
 		return nil, no, nil
 	}
 	s.executions[e.id] = e
+	if r.Started != nil {
+		r.Started(e.id)
+	}
 	go e.run()
 	if s.closing { // closed meanwhile: it must not start
 		go e.end(stopOrder{cause: events.TermSessionEnded, signal: syscall.SIGTERM, force: closeGrace})
