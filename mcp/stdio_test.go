@@ -2,6 +2,7 @@ package mcp
 
 import (
 	"bufio"
+	stdcmp "cmp"
 	"context"
 	"encoding/json"
 	"fmt"
@@ -197,7 +198,8 @@ func TestBadLinesAreAnsweredAndDoNotKill(t *testing.T) {
 	} {
 		c.send(bad.line)
 		r := c.next()
-		if r.Error == nil || r.Error.Code != bad.code || string(r.ID) != bad.id && !(bad.id == "null" && r.ID == nil) {
+		id := stdcmp.Or(string(r.ID), "null")
+		if r.Error == nil || r.Error.Code != bad.code || id != bad.id {
 			t.Errorf("%q: id %s, error %+v", bad.line, r.ID, r.Error)
 		}
 	}
