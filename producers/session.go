@@ -17,6 +17,7 @@ import (
 const (
 	stopGrace    = 3 * time.Second // stop and timeout
 	closeGrace   = 2 * time.Second // shutdown and descendants
+	orphanGrace  = 300 * time.Millisecond
 	laneHeldMost = 30 * time.Second
 )
 
@@ -154,6 +155,16 @@ func (s *Session) forget(owner string, completedOlder, stoppedOlder time.Duratio
 // When ctx ends first the session stays open in the ledger, and the next
 // opener declares it lost. Only the first call does anything.
 func (s *Session) Close(ctx context.Context, reason string) error {
+	return s.close(ctx, reason, closeGrace)
+}
+
+// CloseAtOnce is Close with hardly any grace for the commands, for a server
+// whose guardian is gone: who killed that may kill on.
+func (s *Session) CloseAtOnce(ctx context.Context, reason string) error {
+	return s.close(ctx, reason, orphanGrace)
+}
+
+func (s *Session) close(ctx context.Context, reason string, grace time.Duration) error {
 	s.mu.Lock()
 	if s.closing {
 		s.mu.Unlock()
@@ -165,10 +176,10 @@ func (s *Session) Close(ctx context.Context, reason string) error {
 	defer s.claim.Release()
 
 	s.silent()
-	if err := s.endAll(ctx); err != nil {
+	if err := s.endAll(ctx, grace); err != nil {
 		return fmt.Errorf("closing session %s: %w", s.id, err)
 	}
-	s.sweep(ctx)
+	s.sweep(ctx, grace)
 	if _, err := s.ledger.Append(ctx, s.event("", s.id, events.Closed{Reason: reason})); err != nil {
 		return fmt.Errorf("closing session %s: %w", s.id, err)
 	}
@@ -176,9 +187,9 @@ func (s *Session) Close(ctx context.Context, reason string) error {
 }
 
 // endAll ends every execution and waits until all are settled.
-func (s *Session) endAll(ctx context.Context) error {
+func (s *Session) endAll(ctx context.Context, grace time.Duration) error {
 	for _, e := range s.running(func(*execution) bool { return true }) {
-		go e.end(stopOrder{cause: events.TermSessionEnded, signal: syscall.SIGTERM, force: closeGrace})
+		go e.end(stopOrder{cause: events.TermSessionEnded, signal: syscall.SIGTERM, force: grace})
 	}
 	settled := make(chan struct{})
 	go func() { s.over.Wait(); close(settled) }()
@@ -191,13 +202,13 @@ func (s *Session) endAll(ctx context.Context) error {
 }
 
 // sweep ends what the setting let live when its shell ended.
-func (s *Session) sweep(ctx context.Context) {
+func (s *Session) sweep(ctx context.Context, grace time.Duration) {
 	mine := func(token string) bool {
 		s.mu.Lock()
 		defer s.mu.Unlock()
 		return s.executions[token] != nil
 	}
-	killAt, termed := time.Now().Add(closeGrace), map[kinsman]bool{}
+	killAt, termed := time.Now().Add(grace), map[kinsman]bool{}
 	for left := family.strays(mine); len(left) > 0 && ctx.Err() == nil; left = family.strays(mine) {
 		for _, k := range left {
 			switch {
