@@ -1,6 +1,152 @@
 package producers
 
-import "context"
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"time"
 
-// control answers a request from another process.
-func (s *Session) control(ctx context.Context, req []byte) []byte { return nil }
+	"github.com/yieldlog/yieldlog/events"
+	"github.com/yieldlog/yieldlog/events/ledger"
+)
+
+// A controlRequest asks the process of a session to do something that only its
+// one writer may do. Requests may arrive twice, and bear it.
+type controlRequest struct {
+	// Op is stop, stop_owner, stop_all or pruned.
+	Op           string         `json:"op"`
+	Execution    string         `json:"execution,omitempty"`
+	Owner        string         `json:"owner,omitempty"`
+	Signal       string         `json:"signal,omitempty"`
+	ForceAfterMS int64          `json:"force_after_ms,omitempty"`
+	Pruned       *events.Pruned `json:"pruned,omitempty"`
+}
+
+type controlAnswer struct {
+	Stop StopResult `json:"stop"`
+	// Error is the text, and Code which of the package's errors it is.
+	Error string `json:"error,omitempty"`
+	Code  string `json:"code,omitempty"`
+}
+
+// controlCodes are the errors that keep their identity on the way.
+var controlCodes = map[string]error{
+	"unknown": ErrUnknown, "ended": ErrEnded, "closed": ErrClosed, "signal": ErrSignal,
+}
+
+// control answers a request from another process. People see all owners.
+func (s *Session) control(ctx context.Context, req []byte) []byte {
+	var r controlRequest
+	var a controlAnswer
+	err := json.Unmarshal(req, &r)
+	if err == nil {
+		a.Stop, err = s.obey(ctx, r)
+	}
+	if err != nil {
+		a.Error = err.Error()
+		for code, target := range controlCodes {
+			if errors.Is(err, target) {
+				a.Code = code
+			}
+		}
+	}
+	answer, err := json.Marshal(a)
+	if err != nil {
+		return nil // strings and numbers always encode
+	}
+	return answer
+}
+
+func (s *Session) obey(ctx context.Context, r controlRequest) (StopResult, error) {
+	switch r.Op {
+	case "stop":
+		s.mu.Lock()
+		e := s.executions[r.Execution]
+		s.mu.Unlock()
+		if e == nil {
+			return StopResult{}, &UnknownError{Execution: r.Execution}
+		}
+		return e.stop(ctx, StopOptions{Signal: r.Signal, ForceAfter: time.Duration(r.ForceAfterMS) * time.Millisecond}, events.TermStopped)
+	case "stop_owner":
+		return StopResult{}, s.StopOwner(ctx, r.Owner)
+	case "stop_all":
+		return StopResult{}, s.stopAll(ctx, events.TermStopped, func(*execution) bool { return true })
+	case "pruned":
+		if r.Pruned == nil {
+			return StopResult{}, errors.New("pruned says nothing")
+		}
+		_, err := s.ledger.Append(ctx, s.event(r.Owner, r.Execution, *r.Pruned))
+		return StopResult{}, err
+	}
+	return StopResult{}, fmt.Errorf("unknown request %q", r.Op)
+}
+
+// ask sends a request to the process of a session.
+func ask(ctx context.Context, l *ledger.Ledger, session string, r controlRequest) (StopResult, error) {
+	req, err := json.Marshal(r)
+	if err != nil {
+		return StopResult{}, fmt.Errorf("asking session %s: %w", session, err)
+	}
+	answer, err := l.Ask(ctx, session, req)
+	if err != nil {
+		return StopResult{}, err
+	}
+	var a controlAnswer
+	if err := json.Unmarshal(answer, &a); err != nil {
+		return StopResult{}, fmt.Errorf("reading the answer of session %s: %w", session, err)
+	}
+	if a.Error == "" {
+		return a.Stop, nil
+	}
+	if a.Code == "unknown" {
+		return a.Stop, &UnknownError{Execution: r.Execution}
+	}
+	if target, ok := controlCodes[a.Code]; ok {
+		return a.Stop, target
+	}
+	return a.Stop, errors.New(a.Error)
+}
+
+// AskStop stops an execution of another process's session, whoever owns it, and
+// returns once it is settled. The error is [ledger.ErrNoSession] when the
+// session's process does not live.
+func AskStop(ctx context.Context, l *ledger.Ledger, session, execution string, o StopOptions) (StopResult, error) {
+	return ask(ctx, l, session, controlRequest{Op: "stop", Execution: execution, Signal: o.Signal, ForceAfterMS: o.ForceAfter.Milliseconds()})
+}
+
+// AskStopOwner stops the executions of one owner in another process's session.
+func AskStopOwner(ctx context.Context, l *ledger.Ledger, session, owner string) error {
+	_, err := ask(ctx, l, session, controlRequest{Op: "stop_owner", Owner: owner})
+	return err
+}
+
+// AskStopAll stops every execution of another process's session.
+func AskStopAll(ctx context.Context, l *ledger.Ledger, session string) error {
+	_, err := ask(ctx, l, session, controlRequest{Op: "stop_all"})
+	return err
+}
+
+// NotePruned records that output of an execution was deleted: by the session's
+// process while it lives, and otherwise by this one under the session's claim,
+// so that a session has one writer at a time.
+func NotePruned(ctx context.Context, l *ledger.Ledger, session, owner, execution string, p events.Pruned) error {
+	_, err := ask(ctx, l, session, controlRequest{Op: "pruned", Owner: owner, Execution: execution, Pruned: &p})
+	if !errors.Is(err, ledger.ErrNoSession) {
+		return err
+	}
+	claim, err := l.ClaimSession(session)
+	if err != nil {
+		return fmt.Errorf("noting what was pruned: %w", err)
+	}
+	// One that died is declared lost first: the claim, once released, is what
+	// the next opener would have found it by.
+	if err := declareLost(ctx, l, session, ""); err != nil {
+		return fmt.Errorf("noting what was pruned: %w", err)
+	}
+	defer claim.Release()
+	if _, err := l.Append(ctx, events.Event{Session: session, Owner: owner, Subject: execution, Body: p}); err != nil {
+		return fmt.Errorf("noting what was pruned: %w", err)
+	}
+	return nil
+}

@@ -35,8 +35,8 @@ type kin struct {
 // A relative is a live process and where it stands.
 type relative struct {
 	kinsman
-	group, session int
-	zombie         bool
+	parent, group, session int
+	zombie                 bool
 }
 
 // environmentToken is the variable that names a process's execution.
@@ -227,6 +227,7 @@ func look(pid int) (relative, bool) {
 	}
 	r := relative{kinsman: kinsman{pid: pid, name: string(b[left+1 : right])}}
 	r.zombie = f[0] == "Z" || f[0] == "X"
+	r.parent, _ = strconv.Atoi(f[1])
 	r.group, _ = strconv.Atoi(f[2])
 	r.session, _ = strconv.Atoi(f[3])
 	r.start, err = strconv.ParseUint(f[19], 10, 64)

@@ -7,6 +7,8 @@ import (
 	"os"
 	"sync"
 	"syscall"
+
+	"github.com/yieldlog/yieldlog/projections"
 )
 
 // family knows, where there is no subreaper, only what stays in its shell's
@@ -73,3 +75,5 @@ func startTime(int) (uint64, bool) { return 0, false }
 func bootID() string { return "" }
 
 func widen(*os.File) {}
+
+func endLost([]projections.Unsettled) {}

@@ -144,12 +144,13 @@ func TestACancelledCallEndsItsCommand(t *testing.T) {
 	m := marker()
 	ctx, cancel := context.WithCancel(t.Context())
 	r := request("echo ready; sleep " + m)
-	failed := make(chan error, 1)
+	failed, started := make(chan error, 1), make(chan string, 1)
+	r.Started = func(id string) { started <- id }
 	go func() {
 		_, err := b.Exec(ctx, r)
 		failed <- err
 	}()
-	id := b.anyExecution()
+	id := <-started
 	b.prints(id, "ready")
 	cancel()
 	if err := <-failed; !errors.Is(err, context.Canceled) {

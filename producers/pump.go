@@ -47,6 +47,22 @@ type streamSum struct {
 	hash       hash.Hash
 }
 
+func (s *streamSum) add(data []byte) {
+	s.bytes += int64(len(data))
+	s.hash.Write(data)
+}
+
+// fillSums puts the sums into a settlement.
+func fillSums(s *events.Settled, sums map[events.Kind]*streamSum) {
+	for kind, field := range map[events.Kind]*events.StreamSum{
+		events.KindStdout: &s.Stdout, events.KindStderr: &s.Stderr, events.KindTTY: &s.TTY,
+	} {
+		if sum, ok := sums[kind]; ok {
+			*field = events.StreamSum{Bytes: sum.bytes, Raw: sum.raw, SHA256: hex.EncodeToString(sum.hash.Sum(nil))}
+		}
+	}
+}
+
 func newOutlet(e *execution, limit int64) *outlet {
 	return &outlet{e: e, limit: limit, inFlight: make(chan struct{}, inFlightMost), sums: map[events.Kind]*streamSum{}}
 }
@@ -101,8 +117,7 @@ func (o *outlet) count(kind events.Kind, data []byte) {
 	s := o.sum(kind)
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	s.bytes += int64(len(data))
-	s.hash.Write(data)
+	s.add(data)
 }
 
 func (o *outlet) sum(kind events.Kind) *streamSum {
@@ -160,13 +175,7 @@ func (o *outlet) summary(s *events.Settled) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	s.Offset, s.CutOff = o.end.Load(), o.cut
-	for kind, field := range map[events.Kind]*events.StreamSum{
-		events.KindStdout: &s.Stdout, events.KindStderr: &s.Stderr, events.KindTTY: &s.TTY,
-	} {
-		if sum, ok := o.sums[kind]; ok {
-			*field = events.StreamSum{Bytes: sum.bytes, Raw: sum.raw, SHA256: hex.EncodeToString(sum.hash.Sum(nil))}
-		}
-	}
+	fillSums(s, o.sums)
 	if o.err != nil {
 		s.Error = "recording the output: " + o.err.Error()
 	}

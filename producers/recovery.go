@@ -2,9 +2,114 @@ package producers
 
 import (
 	"context"
+	"crypto/sha256"
+	"errors"
+	"fmt"
+	"log/slog"
+	"time"
 
+	"github.com/yieldlog/yieldlog/events"
 	"github.com/yieldlog/yieldlog/events/ledger"
+	"github.com/yieldlog/yieldlog/projections"
 )
 
-// recoverSessions declares sessions lost whose process died.
-func recoverSessions(ctx context.Context, l *ledger.Ledger, by string) error { return nil }
+// recoverSessions declares lost what dead processes left open. by is the
+// session that finds it. A session that cannot be recovered does not keep a new
+// one from opening: it stays for the next opener.
+func recoverSessions(ctx context.Context, l *ledger.Ledger, by string) error {
+	ids, err := l.Claimed()
+	if err != nil {
+		return err
+	}
+	for _, id := range ids {
+		claim, err := l.ClaimSession(id)
+		if errors.Is(err, ledger.ErrLive) {
+			continue
+		}
+		if err == nil {
+			// Without a release on failure: the claim's file is what the next opener finds.
+			if err = declareLost(ctx, l, id, by); err == nil {
+				claim.Release()
+			}
+		}
+		if err != nil {
+			slog.Warn("recovering a dead session", "session", id, "error", err)
+		}
+		if ctx.Err() != nil {
+			return ctx.Err()
+		}
+	}
+	return nil
+}
+
+// declareLost settles what a dead session left unsettled, and the session.
+// The caller holds its claim.
+func declareLost(ctx context.Context, l *ledger.Ledger, session, by string) error {
+	left := projections.NewRecovery()
+	last := map[string]time.Time{} // of each execution, when it was last heard of
+	for e, err := range l.Read(ctx, events.Filter{Session: session}, 1, 0) {
+		if err != nil {
+			return fmt.Errorf("reading the session: %w", err)
+		}
+		left.Apply(e)
+		last[e.Subject] = e.Time
+	}
+	open := left.Open()
+	if len(open) == 0 {
+		return nil // it ended in good order, or never began
+	}
+	reason := "the server that ran it ended without closing its session"
+	if b := open[0].Opened.Boot; b != "" && b != bootID() {
+		reason = "the machine was restarted while it ran"
+	}
+	unsettled := left.Unsettled(session)
+	endLost(unsettled)
+	for _, u := range unsettled {
+		s, err := lostSettlement(ctx, l, u, last[u.Execution])
+		if err != nil {
+			return err
+		}
+		s.Error = reason
+		if err := appendOnce(ctx, l, events.Event{Session: session, Owner: u.Owner, Subject: u.Execution, Body: s}); err != nil {
+			return err
+		}
+	}
+	return appendOnce(ctx, l, events.Event{Session: session, Subject: session, Body: events.Lost{Reason: reason, By: by}})
+}
+
+// lostSettlement is what is known of an execution that nobody settled.
+func lostSettlement(ctx context.Context, l *ledger.Ledger, u projections.Unsettled, last time.Time) (events.Settled, error) {
+	sums := map[events.Kind]*streamSum{}
+	s := events.Settled{Status: events.StatusLost, Termination: events.TermLost, Outcome: events.OutcomeFailure}
+	for e, err := range l.Output(ctx, u.Session, u.Execution, 0, -1) {
+		if err != nil {
+			return s, fmt.Errorf("reading the output of %s: %w", u.Execution, err)
+		}
+		o, ok := e.Body.(events.Output)
+		if !ok {
+			continue
+		}
+		sum := sums[o.Stream]
+		if sum == nil {
+			sum = &streamSum{hash: sha256.New()}
+			sums[o.Stream] = sum
+		}
+		sum.add(o.Data)
+		sum.raw = sum.bytes // what was read and not recorded is not known
+		s.Offset = o.End()
+		if e.Time.After(last) {
+			last = e.Time
+		}
+	}
+	fillSums(&s, sums)
+	s.DurationMS = max(0, last.Sub(u.RequestedAt).Milliseconds())
+	return s, nil
+}
+
+// appendOnce appends an event that may be there already.
+func appendOnce(ctx context.Context, l *ledger.Ledger, e events.Event) error {
+	if _, err := l.Append(ctx, e); err != nil && !errors.Is(err, ledger.ErrExists) {
+		return fmt.Errorf("declaring %s %s lost: %w", e.Class(), e.Subject, err)
+	}
+	return nil
+}

@@ -34,7 +34,12 @@ type bench struct {
 
 func newBench(t *testing.T, change ...func(*Config)) *bench {
 	t.Helper()
-	l, err := ledger.Open(t.Context(), ledger.Options{Dir: t.TempDir()})
+	return newBenchIn(t, t.TempDir(), change...)
+}
+
+func newBenchIn(t *testing.T, dir string, change ...func(*Config)) *bench {
+	t.Helper()
+	l, err := ledger.Open(t.Context(), ledger.Options{Dir: dir})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -11,6 +11,7 @@ import (
 	"syscall"
 
 	"github.com/yieldlog/yieldlog/events"
+	"github.com/yieldlog/yieldlog/projections"
 )
 
 // family is nothing here: only the shell itself is known and ended.
@@ -109,3 +110,5 @@ func signalNamed(name string) (syscall.Signal, bool) {
 	}
 	return 0, false
 }
+
+func endLost([]projections.Unsettled) {}

@@ -13,21 +13,6 @@ import (
 	"github.com/yieldlog/yieldlog/events"
 )
 
-// anyExecution waits for a request and is its execution.
-func (b *bench) anyExecution() string {
-	b.t.Helper()
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	for {
-		for _, e := range b.seen {
-			if e.Kind() == events.KindRequested {
-				return e.Subject
-			}
-		}
-		b.news.Wait()
-	}
-}
-
 func TestStopSendsTheSignalThatWasAskedFor(t *testing.T) {
 	b := newBench(t)
 	for _, name := range []string{"SIGTERM", "SIGINT", "SIGUSR1"} {

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"strings"
 )
 
 // Claim is the exclusive right to write to a session. It ends with the process.
@@ -46,4 +47,23 @@ func sameFile(f *os.File, path string) bool {
 	a, errA := f.Stat()
 	b, errB := os.Stat(path)
 	return errA == nil && errB == nil && os.SameFile(a, b)
+}
+
+// Claimed lists the sessions that are claimed, or were when their process died:
+// those of them that can be claimed did not end in good order.
+func (l *Ledger) Claimed() ([]string, error) {
+	entries, err := os.ReadDir(stateDir(l.opts.Dir).sessions())
+	if errors.Is(err, os.ErrNotExist) {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, fmt.Errorf("listing the claimed sessions: %w", err)
+	}
+	var ids []string
+	for _, e := range entries {
+		if id, ok := strings.CutSuffix(e.Name(), ".lock"); ok {
+			ids = append(ids, id)
+		}
+	}
+	return ids, nil
 }

@@ -1,0 +1,235 @@
+//go:build linux
+
+package producers
+
+import (
+	"bufio"
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/yieldlog/yieldlog/events"
+	"github.com/yieldlog/yieldlog/events/ledger"
+)
+
+// victimVar makes the test program a server on the ledger that it names: it runs
+// each line of its input, and says which execution that is.
+const victimVar = "PRODUCERS_TEST_VICTIM"
+
+func TestMain(m *testing.M) {
+	if dir := os.Getenv(victimVar); dir != "" {
+		if err := beVictim(dir); err != nil {
+			fmt.Fprintln(os.Stderr, err)
+			os.Exit(1)
+		}
+		os.Exit(0)
+	}
+	os.Exit(m.Run())
+}
+
+func beVictim(dir string) error {
+	ctx := context.Background()
+	l, err := ledger.Open(ctx, ledger.Options{Dir: dir})
+	if err != nil {
+		return err
+	}
+	cfg := DefaultConfig()
+	cfg.AllowBackground = true
+	s, err := OpenSession(ctx, l, cfg, events.Opened{Program: "test"})
+	if err != nil {
+		return err
+	}
+	fmt.Println(s.ID())
+	for lines := bufio.NewScanner(os.Stdin); lines.Scan(); {
+		res, err := s.Exec(ctx, Request{Command: lines.Text(), SideEffects: []string{"NONE"}})
+		if err != nil {
+			return err
+		}
+		fmt.Println(res.Execution)
+	}
+	return s.Close(ctx, "end of input")
+}
+
+// A victim is a server in a process of its own.
+type victim struct {
+	t       *testing.T
+	cmd     *exec.Cmd
+	in      *os.File
+	out     *bufio.Scanner
+	session string
+}
+
+func newVictim(t *testing.T, dir string) *victim {
+	t.Helper()
+	v := &victim{t: t, cmd: exec.Command(os.Args[0])}
+	v.cmd.Env = append(os.Environ(), victimVar+"="+dir)
+	v.cmd.Stderr = os.Stderr
+	r, w, err := os.Pipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	v.cmd.Stdin, v.in = r, w
+	out, err := v.cmd.StdoutPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := v.cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	_ = r.Close()
+	v.out = bufio.NewScanner(out)
+	v.session = v.line()
+	return v
+}
+
+func (v *victim) line() string {
+	v.t.Helper()
+	if !v.out.Scan() {
+		v.t.Fatalf("the server says nothing: %v", v.out.Err())
+	}
+	return v.out.Text()
+}
+
+func (v *victim) run(command string) string {
+	v.t.Helper()
+	if _, err := fmt.Fprintln(v.in, command); err != nil {
+		v.t.Fatal(err)
+	}
+	return v.line()
+}
+
+func (v *victim) kill() {
+	v.t.Helper()
+	if err := v.cmd.Process.Kill(); err != nil {
+		v.t.Fatal(err)
+	}
+	_ = v.cmd.Wait()
+	_ = v.in.Close()
+}
+
+// lifecycle is the lifecycle events of an execution or session.
+func lifecycle(t *testing.T, l *ledger.Ledger, f events.Filter) []events.Event {
+	t.Helper()
+	var es []events.Event
+	for e, err := range l.Read(t.Context(), f, 1, 0) {
+		if err != nil {
+			t.Fatal(err)
+		}
+		es = append(es, e)
+	}
+	return es
+}
+
+func TestADeadSessionIsDeclaredLostOnce(t *testing.T) {
+	dir, m := t.TempDir(), marker()
+	v := newVictim(t, dir)
+	ready := dir + "/ready"
+	over := v.run("true")
+	id := v.run("echo before; setsid sh -c 'trap \"\" TERM; echo >" + ready + "; sleep " + m + "; sleep " + m + "' & sleep " + m)
+	awaitFile(t, ready)
+	v.kill()
+	if len(living(m)) == 0 {
+		t.Log("the processes were gone before anybody ended them")
+	}
+
+	b := newBenchIn(t, dir)
+	gone(t, m)
+	n := b.stored(v.session, id)
+	if n.Status != events.StatusLost || n.Termination != events.TermLost || n.ExitCode != nil || n.Error == "" || n.out != "before\n" {
+		t.Errorf("%+v", n)
+	}
+	if n := b.stored(v.session, over); n.Status == events.StatusRunning {
+		t.Errorf("%+v", n.Settled)
+	}
+	ends := lifecycle(t, b.ledger, events.Filter{Session: v.session, Class: events.ClassSession})
+	if last := ends[len(ends)-1]; last.Kind() != events.KindLost || last.Body.(events.Lost).By != b.ID() {
+		t.Errorf("the session ends with %+v", last)
+	}
+	second, err := OpenSession(t.Context(), b.ledger, b.cfg, events.Opened{Program: "test"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = second.Close(context.Background(), "over") }()
+	if again := lifecycle(t, b.ledger, events.Filter{Session: v.session, Class: events.ClassSession}); len(again) != len(ends) {
+		t.Errorf("%d session events became %d", len(ends), len(again))
+	}
+}
+
+// stored is an execution as the ledger holds it.
+func (b *bench) stored(session, id string) ended {
+	b.t.Helper()
+	es := lifecycle(b.t, b.ledger, events.Filter{Session: session, ID: id})
+	end := es[len(es)-1]
+	es = es[:len(es)-1]
+	for e, err := range b.ledger.Output(b.t.Context(), session, id, 0, -1) {
+		if err != nil {
+			b.t.Fatal(err)
+		}
+		es = append(es, e)
+	}
+	return checkRules(b.t, id, append(es, end))
+}
+
+func awaitFile(t *testing.T, path string) {
+	t.Helper()
+	for deadline := time.Now().Add(patience); ; time.Sleep(5 * time.Millisecond) {
+		if _, err := os.Stat(path); err == nil {
+			return
+		}
+		if time.Now().After(deadline) {
+			t.Fatalf("%s did not come", path)
+		}
+	}
+}
+
+func TestALiveSessionIsLeftAlone(t *testing.T) {
+	dir := t.TempDir()
+	v := newVictim(t, dir)
+	id := v.run("sleep 600")
+	b := newBenchIn(t, dir)
+	for _, e := range lifecycle(t, b.ledger, events.Filter{Session: v.session}) {
+		if e.Kind() == events.KindLost || e.Kind() == events.KindSettled {
+			t.Errorf("a live session has %+v", e)
+		}
+	}
+	res, err := AskStop(t.Context(), b.ledger, v.session, id, StopOptions{})
+	if err != nil || !res.Stopped || res.Status != events.StatusStopped {
+		t.Fatalf("%+v, %v", res, err)
+	}
+	if _, err := AskStop(t.Context(), b.ledger, v.session, id, StopOptions{}); !errors.Is(err, ErrEnded) {
+		t.Errorf("stopping twice: %v", err)
+	}
+	if _, err := AskStop(t.Context(), b.ledger, v.session, "nope", StopOptions{}); !errors.Is(err, ErrUnknown) {
+		t.Errorf("stopping an unknown one: %v", err)
+	}
+	if n := b.stored(v.session, id); !strings.HasPrefix(n.Signal, "SIG") {
+		t.Errorf("%+v", n.Settled)
+	}
+	v.kill()
+	if _, err := AskStop(t.Context(), b.ledger, v.session, id, StopOptions{}); !errors.Is(err, ledger.ErrNoSession) {
+		t.Errorf("asking a dead session: %v", err)
+	}
+}
+
+func TestPrunedIsNotedByTheOneWriter(t *testing.T) {
+	b := newBench(t)
+	id := b.run(request("echo x")).id
+	p := events.Pruned{To: 2, Reason: "asked"}
+	if err := NotePruned(t.Context(), b.ledger, b.ID(), events.RootOwner, id, p); err != nil {
+		t.Fatal(err)
+	}
+	if err := b.Close(t.Context(), "over"); err != nil {
+		t.Fatal(err)
+	}
+	if err := NotePruned(t.Context(), b.ledger, b.ID(), events.RootOwner, id, p); err != nil {
+		t.Fatal(err)
+	}
+	if got := lifecycle(t, b.ledger, events.Filter{ID: id, Kind: events.KindPruned}); len(got) != 2 {
+		t.Errorf("%d notes", len(got))
+	}
+}
