@@ -42,7 +42,7 @@ func (l *Ledger) Follow(ctx context.Context, f events.Filter, from uint64) iter.
 // passes reports whether an error ends by itself: the host died and another
 // takes over.
 func passes(err error) bool {
-	return errors.Is(err, nats.ErrConnectionReconnecting) || errors.Is(err, nats.ErrDisconnected) || errors.Is(err, errBehind) ||
+	return errors.Is(err, nats.ErrConnectionReconnecting) || errors.Is(err, nats.ErrReconnectBufExceeded) || errors.Is(err, nats.ErrDisconnected) || errors.Is(err, errBehind) ||
 		errors.Is(err, nats.ErrNoResponders) || errors.Is(err, context.DeadlineExceeded) || errors.Is(err, nats.ErrTimeout)
 }
 
