@@ -206,7 +206,7 @@ func (b *reader) collect(from, to int64, limit int) (run, error) {
 	var r run
 	r.start, r.end, r.seen = from, from, from
 	counts := map[events.Kind]int{}
-	for e, err := range b.read(from, to) {
+	for e, err := range b.stretch(from, to, limit) {
 		if err != nil {
 			return run{}, err
 		}
@@ -242,6 +242,25 @@ func (b *reader) collect(from, to int64, limit int) (run, error) {
 		}
 	}
 	return r, nil
+}
+
+// stretch reads [from, to) by and by: a page with a limit rarely needs more than
+// the first part, and a read that says where it ends is cheaper.
+func (b *reader) stretch(from, to int64, limit int) iter.Seq2[events.Event, error] {
+	if limit == 0 || to < 0 {
+		return b.read(from, to)
+	}
+	return func(yield func(events.Event, error) bool) {
+		for span := int64(2*limit) + 64; from < to; span *= 4 {
+			end := min(from+span, to)
+			for e, err := range b.read(from, end) {
+				if !yield(e, err) {
+					return
+				}
+			}
+			from = end
+		}
+	}
 }
 
 // whole is where the run may end so that no stream's last character is split:

@@ -58,7 +58,11 @@ func (l *Ledger) outputOf(ctx context.Context, segment, subject string, seq uint
 	if err != nil {
 		return false, err
 	}
-	for r, err := range l.scan(ctx, segment, subject, seq) {
+	fetch := batchBytes
+	if to >= 0 {
+		fetch = int(min(max(to-from, leastFetch), batchBytes))
+	}
+	for r, err := range l.scan(ctx, segment, subject, seq, fetch) {
 		if err != nil {
 			return false, err
 		}

@@ -16,6 +16,8 @@ import (
 const (
 	batchMessages = 512
 	batchBytes    = 4 << 20
+	// leastFetch is the least bytes that a short read asks for.
+	leastFetch = 16 << 10
 )
 
 var errNoMessage = errors.New("no such message")
@@ -74,7 +76,7 @@ func (l *Ledger) ReadRaw(ctx context.Context, f events.Filter, from, to uint64) 
 			}
 			to = last
 		}
-		for r, err := range l.scan(ctx, lifecycleStream, f.Subject(), from) {
+		for r, err := range l.scan(ctx, lifecycleStream, f.Subject(), from, batchBytes) {
 			if err == nil && r.Seq > to {
 				return
 			}
@@ -86,14 +88,15 @@ func (l *Ledger) ReadRaw(ctx context.Context, f events.Filter, from, to uint64) 
 }
 
 // scan is the messages of a stream whose subject matches, from a sequence to
-// the end as it is when it gets there.
-func (l *Ledger) scan(ctx context.Context, stream, subject string, from uint64) iter.Seq2[Raw, error] {
+// the end as it is when it gets there. It fetches about so many bytes at first,
+// and more each time.
+func (l *Ledger) scan(ctx context.Context, stream, subject string, from uint64, fetch int) iter.Seq2[Raw, error] {
 	return func(yield func(Raw, error) bool) {
 		next := max(from, 1)
-		for {
+		for ; ; fetch = min(2*fetch, batchBytes) {
 			got := 0
 			batch, err := jetstreamext.GetBatch(ctx, l.store.js, stream, batchMessages,
-				jetstreamext.GetBatchSeq(next), jetstreamext.GetBatchSubject(subject), jetstreamext.GetBatchMaxBytes(batchBytes))
+				jetstreamext.GetBatchSeq(next), jetstreamext.GetBatchSubject(subject), jetstreamext.GetBatchMaxBytes(fetch))
 			if err != nil {
 				yield(Raw{}, fmt.Errorf("reading %s from sequence %d: %w", stream, next, err))
 				return
