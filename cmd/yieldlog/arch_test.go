@@ -121,7 +121,7 @@ func readSources(t *testing.T, root string) []source {
 			return err
 		}
 		name := d.Name()
-		if d.IsDir() && p != root && (strings.HasPrefix(name, ".") || name == "testdata" || name == "node_modules") {
+		if d.IsDir() && p != root && (strings.HasPrefix(name, ".") || name == "testdata" || name == "examples") {
 			return filepath.SkipDir
 		}
 		if d.IsDir() || path.Ext(name) != ".go" {

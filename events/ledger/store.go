@@ -154,12 +154,3 @@ func (s *store) segments() []string {
 	}
 	return m.segments()
 }
-
-// readers is how read-only subscribers log in.
-func (s *store) readers() (user, password, url string, err error) {
-	c, err := s.dir.readCredentials()
-	if err != nil {
-		return "", "", "", err
-	}
-	return readerUser, c.ReaderPassword, fmt.Sprintf("nats://127.0.0.1:%d", c.Port), nil
-}
