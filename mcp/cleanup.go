@@ -17,7 +17,7 @@ func (s *Server) cleanupTool() *tool {
 			{name: "stopped_older_than_ms", kind: kindInteger, def: defaultCleanupAge.Milliseconds(), text: "For stopped, timed out and failed ones"},
 			ownerParam,
 		},
-		output: object(map[string]any{"removed": "integer"}, "removed"),
+		output: object(map[string]any{"removed": "integer"}),
 		hints:  hints{destructive: true, idempotent: true},
 		run:    s.cleanup,
 	}

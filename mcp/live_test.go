@@ -1,11 +1,14 @@
 package mcp
 
 import (
+	"bytes"
 	"context"
 	"encoding/json"
 	"fmt"
 	"strings"
 	"testing"
+
+	"github.com/santhosh-tekuri/jsonschema/v6"
 
 	"github.com/yieldlog/yieldlog/events"
 	"github.com/yieldlog/yieldlog/events/ledger"
@@ -64,10 +67,11 @@ type toolResult struct {
 // caller calls tools one after the other.
 type caller struct {
 	*client
-	id int
+	server *Server
+	id     int
 }
 
-func newCaller(t *testing.T, s *Server) *caller { return &caller{client: serve(t, s)} }
+func newCaller(t *testing.T, s *Server) *caller { return &caller{client: serve(t, s), server: s} }
 
 func (c *caller) raw(tool string, arguments map[string]any) toolResult {
 	c.t.Helper()
@@ -85,7 +89,28 @@ func (c *caller) raw(tool string, arguments map[string]any) toolResult {
 		if err := json.Unmarshal(r.Result, &result); err != nil {
 			c.t.Fatal(err)
 		}
+		c.validate(tool, result)
 		return result
+	}
+}
+
+// validate holds an answer, also one that reports an error, to the tool's
+// output schema: clients do.
+func (c *caller) validate(tool string, r toolResult) {
+	c.t.Helper()
+	parse := func(raw []byte) any {
+		v, err := jsonschema.UnmarshalJSON(bytes.NewReader(raw))
+		if err != nil {
+			c.t.Fatalf("%s: %v", tool, err)
+		}
+		return v
+	}
+	compiler := jsonschema.NewCompiler()
+	if err := compiler.AddResource("tool.json", parse(encode(c.server.tools[tool].output))); err != nil {
+		c.t.Fatal(err)
+	}
+	if err := compiler.MustCompile("tool.json").Validate(parse(r.StructuredContent)); err != nil {
+		c.t.Errorf("%s: %v", tool, err)
 	}
 }
 
@@ -202,6 +227,33 @@ func TestUnknownHandle(t *testing.T) {
 	}
 	if ps := c.call("ps", map[string]any{"owner": "/root/other"}); len(ps.Processes) != 1 {
 		t.Errorf("their ps shows %+v", ps.Processes)
+	}
+}
+
+// A wrong argument is answered in the shape of the tool, too.
+func TestWrongArguments(t *testing.T) {
+	c := newCaller(t, liveServer(t, nil))
+	for _, tt := range []struct{ tool, arguments, want string }{
+		{"exec", `{"command":"ls"}`, `{"status":"failed_to_start","error":"side_effects is required: Everything that the command may do"}`},
+		{"exec", `{"command":["ls"],"side_effects":["NONE"]}`, `{"status":"failed_to_start","error":"command must be a string, not the list [\"ls\"]"}`},
+		{"read", `{"process_id":"x","since_seq":-1}`, `{"process_id":"x","error":"since_seq must be 0 or more, not -1"}`},
+		{"read", `{"process_id":"x","streams":"sideways"}`, `{"process_id":"x","error":"streams must be one of both, stdout, stderr, not \"sideways\""}`},
+		{"wait", `{"process_id":5}`, `{"process_id":"","error":"process_id must be a string, not 5"}`},
+		{"write", `{"process_id":"x"}`, `{"process_id":"x","error":"input is required: Text"}`},
+		{"stop", `[]`, `{"process_id":"","error":"arguments must be an object, not the list []"}`},
+		{"ps", `{"limit":"many"}`, `{"error":"limit must be a whole number, not the string \"many\""}`},
+		{"cleanup", `{"older":1}`, `{"error":"unknown argument \"older\": the arguments are completed_older_than_ms, stopped_older_than_ms, owner"}`},
+	} {
+		c.id++
+		c.send(toolCall(c.id, tt.tool, tt.arguments))
+		var r toolResult
+		if err := json.Unmarshal(c.next().Result, &r); err != nil {
+			t.Fatal(err)
+		}
+		if string(r.StructuredContent) != tt.want || !r.IsError {
+			t.Errorf("%s %s: %s", tt.tool, tt.arguments, r.StructuredContent)
+		}
+		c.validate(tt.tool, r)
 	}
 }
 

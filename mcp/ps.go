@@ -20,7 +20,7 @@ func (s *Server) psTool() *tool {
 		},
 		output: object(map[string]any{
 			"processes": schema{"type": "array", "items": schema{"type": "object"}}, "total": "integer",
-		}, "processes"),
+		}),
 		hints: hints{readOnly: true, idempotent: true},
 		run:   s.ps,
 	}

@@ -137,12 +137,12 @@ func (s *Server) call(ctx context.Context, t *tool, c *call, raw json.RawMessage
 	}()
 	c.args, err = decodeArguments(t.params, raw)
 	if err != nil {
-		return failure(err.Error()), nil
+		return t.failure(err.Error(), raw), nil
 	}
 	r, err = t.run(ctx, c)
 	var refused *refusal
 	if errors.As(err, &refused) {
-		return failure(refused.text), nil
+		return t.failure(refused.text, raw), nil
 	}
 	return r, err
 }

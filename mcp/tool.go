@@ -3,6 +3,7 @@ package mcp
 import (
 	"context"
 	"encoding/json"
+	"slices"
 )
 
 // tool is one tool: what tools/list says of it and what runs it.
@@ -69,13 +70,33 @@ func answer(v any) reply {
 	return reply{structured: b, text: string(b)}
 }
 
-// failure is a refusal that the model can read and correct.
-func failure(text string) reply {
-	r := answer(struct {
-		Error string `json:"error"`
-	}{text})
+// failure is a refusal that the model can read and correct. It keeps to the
+// tool's output schema: some clients check that of errors, too.
+func (t *tool) failure(text string, raw json.RawMessage) reply {
+	var f struct {
+		ProcessID *string `json:"process_id,omitempty"`
+		Status    string  `json:"status,omitempty"`
+		Error     string  `json:"error"`
+	}
+	f.Error = text
+	if t.name == "exec" {
+		f.Status = "failed_to_start"
+	} else if t.takes(processIDParam.name) {
+		f.ProcessID = new(string)
+		var given struct {
+			ProcessID string `json:"process_id"`
+		}
+		if json.Unmarshal(raw, &given) == nil {
+			*f.ProcessID = given.ProcessID
+		}
+	}
+	r := answer(f)
 	r.isError = true
 	return r
+}
+
+func (t *tool) takes(name string) bool {
+	return slices.ContainsFunc(t.params, func(p param) bool { return p.name == name })
 }
 
 // line builds the response.
