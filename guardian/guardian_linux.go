@@ -72,7 +72,11 @@ func guard() {
 		return
 	}
 	signals := make(chan os.Signal, 8)
-	signal.Notify(signals, unix.SIGINT, unix.SIGTERM, unix.SIGHUP)
+	for _, s := range []os.Signal{unix.SIGINT, unix.SIGTERM, unix.SIGHUP} {
+		if !signal.Ignored(s) { // nohup means the server, too
+			signal.Notify(signals, s)
+		}
+	}
 	go func() {
 		for s := range signals {
 			pass(server, pidfd, s.(syscall.Signal))

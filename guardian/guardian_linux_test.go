@@ -70,7 +70,9 @@ func sleeper(file string) {
 		panic(err)
 	}
 	note(filepath.Dir(file), filepath.Base(file))
-	select {}
+	for { // an empty select would be a deadlock, and end it
+		time.Sleep(time.Hour)
+	}
 }
 
 // note writes the process's number into a file, at once and whole.
