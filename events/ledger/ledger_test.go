@@ -154,6 +154,8 @@ func TestFollowCatchesUpAndGoesOn(t *testing.T) {
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()
 	next := 0
+	var posts sync.WaitGroup
+	defer posts.Wait()
 	for e, err := range l.Follow(ctx, events.Filter{Session: "S"}, 1) {
 		if err != nil {
 			t.Fatal(err)
@@ -166,7 +168,7 @@ func TestFollowCatchesUpAndGoesOn(t *testing.T) {
 			break
 		}
 		if next >= 10 {
-			go post(next)
+			posts.Go(func() { post(next) })
 		}
 	}
 	if next != 30 {
