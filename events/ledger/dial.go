@@ -18,6 +18,9 @@ import (
 // openTimeout bounds how long an open waits for a host that is starting.
 const openTimeout = 15 * time.Second
 
+// reconnectWait is the least wait between attempts to reconnect, and the jitter.
+const reconnectWait = 4 * time.Millisecond
+
 // dialer is the custom dialer of a process's one connection. Each dial finds
 // the host or becomes it: when the host dies, whoever gets the lock first opens
 // the same store, and the connections of all processes find it there.
@@ -186,9 +189,8 @@ func (d *dialer) options() []nats.Option {
 		nats.IgnoreAuthErrorAbort(),
 		nats.Timeout(5 * time.Second),
 		nats.MaxReconnects(-1),
-		nats.ReconnectWait(5 * time.Millisecond),
-		nats.ReconnectJitter(5*time.Millisecond, 5*time.Millisecond),
 		nats.ReconnectBufSize(-1), // a publish without a server fails at once: the outbox sends it again
+		nats.ErrorHandler(func(_ *nats.Conn, _ *nats.Subscription, err error) { d.o.Logger.Debug("ledger connection", "error", err) }),
 		nats.PingInterval(20 * time.Second),
 	}
 }

@@ -105,6 +105,10 @@ func Open(ctx context.Context, o Options) (*Ledger, error) {
 		cancel()
 		return nil, errors.Join(fmt.Errorf("opening the ledger in %s: %w", o.Dir, err), st.close())
 	}
+	st.beforeReconnect(func() {
+		l.lifecycle.pause()
+		l.output.pause()
+	})
 	l.wg.Go(func() { l.watch(run) })
 	return l, nil
 }

@@ -22,6 +22,7 @@ const (
 	maxLifecycleInFlight = 256     // messages
 	maxOutputQueue       = 16 << 20
 	maxOutputInFlight    = 8
+	entryOverhead        = 1 << 10 // bytes, for the header and the entry itself
 
 	// stallAfter is how long an append may take before new work is refused.
 	stallAfter = 3 * time.Second
@@ -80,6 +81,9 @@ type lane struct {
 	// holding stops sending after a failure until nothing is in flight: what
 	// was sent behind the failed entry must be refused or resent behind it.
 	holding bool
+	// paused stops sending from before a reconnect until rewind: nothing may go
+	// out on the new connection ahead of what was lost with the old one.
+	paused  bool
 	retryAt time.Time
 	closed  bool
 }
@@ -117,7 +121,7 @@ func (n *lane) put(ctx context.Context, e *entry, prepare func() error) error {
 		return err
 	}
 	n.queue = append(n.queue, e)
-	n.bytes += len(e.msg.Data)
+	n.bytes += len(e.msg.Data) + entryOverhead
 	n.send()
 	return nil
 }
@@ -130,7 +134,7 @@ func (n *lane) wake() {
 
 // send publishes what may be published. The caller holds the lock.
 func (n *lane) send() {
-	if n.holding || time.Now().Before(n.retryAt) {
+	if n.holding || n.paused || time.Now().Before(n.retryAt) {
 		return
 	}
 	for _, e := range n.queue {
@@ -275,7 +279,7 @@ func (n *lane) advance() {
 		e := n.queue[0]
 		n.queue[0] = nil
 		n.queue = n.queue[1:]
-		n.bytes -= len(e.msg.Data)
+		n.bytes -= len(e.msg.Data) + entryOverhead
 		ready = append(ready, e)
 	}
 	if n.flying == 0 {
@@ -303,11 +307,22 @@ func (n *lane) finish(e *entry) {
 	e.done(e.event, e.err)
 }
 
+// pause stops sending until rewind. It is called before each attempt to reconnect.
+func (n *lane) pause() {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	n.paused = true
+}
+
 // rewind forgets what is in flight and sends again from the front: after a
 // reconnect, when its answers will not come.
 func (n *lane) rewind() {
 	n.mu.Lock()
 	defer n.mu.Unlock()
+	if !n.l.store.nc.IsConnected() {
+		return // lost again; another rewind follows
+	}
+	n.paused = false
 	for _, e := range n.queue {
 		if e.state == inFlight {
 			e.state, e.attempt = waiting, 0

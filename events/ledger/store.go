@@ -4,8 +4,10 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math/rand/v2"
 	"os"
 	"sync"
+	"time"
 
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
@@ -34,6 +36,7 @@ type store struct {
 	mu      sync.Mutex
 	current string                     // the segment that takes output, "" when it must be looked up
 	waiting map[chan struct{}]struct{} // closed when the connection is lost
+	before  func()                     // called before each attempt to reconnect
 }
 
 // openStore finds the host of the ledger or becomes it. The context bounds the
@@ -50,7 +53,7 @@ func openStore(ctx context.Context, o Options) (*store, error) {
 		reconnected: make(chan struct{}, 1),
 		waiting:     map[chan struct{}]struct{}{},
 	}
-	nc, err := s.dial.connect(ctx, nats.DisconnectErrHandler(s.onDisconnect), nats.ReconnectHandler(s.onReconnect))
+	nc, err := s.dial.connect(ctx, nats.CustomReconnectDelay(s.onReconnecting), nats.DisconnectErrHandler(s.onDisconnect), nats.ReconnectHandler(s.onReconnect))
 	if err != nil {
 		cancel()
 		return nil, errors.Join(err, s.dial.close())
@@ -137,6 +140,26 @@ func (s *store) onDisconnect(_ *nats.Conn, err error) {
 	if err != nil {
 		s.o.Logger.Info("lost the ledger's host", "error", err)
 	}
+}
+
+// beforeReconnect has fn called before each attempt to reconnect, while nothing
+// can be published.
+func (s *store) beforeReconnect(fn func()) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.before = fn
+}
+
+// onReconnecting is the wait before an attempt to reconnect. NATS calls it
+// before every attempt, with no connection and without its lock.
+func (s *store) onReconnecting(int) time.Duration {
+	s.mu.Lock()
+	fn := s.before
+	s.mu.Unlock()
+	if fn != nil {
+		fn()
+	}
+	return reconnectWait + rand.N(reconnectWait)
 }
 
 func (s *store) onReconnect(*nats.Conn) {
