@@ -190,7 +190,9 @@ func (d *dialer) options() []nats.Option {
 		nats.Timeout(5 * time.Second),
 		nats.MaxReconnects(-1),
 		nats.ReconnectBufSize(-1), // a publish without a server fails at once: the outbox sends it again
-		nats.ErrorHandler(func(_ *nats.Conn, _ *nats.Subscription, err error) { d.o.Logger.Debug("ledger connection", "error", err) }),
+		nats.ErrorHandler(func(_ *nats.Conn, _ *nats.Subscription, err error) {
+			d.o.Logger.Debug("ledger connection", "error", err)
+		}),
 		nats.PingInterval(20 * time.Second),
 	}
 }

@@ -45,6 +45,8 @@ type entry struct {
 	done  func(events.Event, error)
 
 	stream  string    // the stream that holds it, once it is stored
+	ingest  string    // where it was last published
+	doubt   bool      // an attempt was lost, and may have been stored
 	attempt uint64    // the attempt that is in flight, 0 when none is
 	first   time.Time // when it was first sent
 	sent    time.Time // when it was last sent
@@ -59,7 +61,8 @@ const (
 	inFlight
 	stored
 	refused
-	checking // an answer that needs a look at the ledger
+	checking // its subject is taken: by itself?
+	doubted  // its stream takes no more: was the lost attempt stored before?
 )
 
 // A lane is a bounded queue that publishes in order and resends from its oldest
@@ -141,6 +144,9 @@ func (n *lane) send() {
 		if n.flying >= n.maxInFlight {
 			return
 		}
+		if e.state == checking || e.state == doubted {
+			return // it may have to go first
+		}
 		if e.state != waiting {
 			continue
 		}
@@ -152,6 +158,9 @@ func (n *lane) send() {
 
 func (n *lane) publish(e *entry) bool {
 	ingest, ok := n.l.store.ingest(e.event.Class())
+	if e.doubt {
+		ingest, ok = e.ingest, true // there its id is known
+	}
 	if !ok {
 		n.retryAt = time.Now().Add(20 * time.Millisecond)
 		return false
@@ -163,7 +172,7 @@ func (n *lane) publish(e *entry) bool {
 		// Not connected: the reconnect sends again.
 		return false
 	}
-	e.attempt, e.sent, e.state = n.attempts, time.Now(), inFlight
+	e.attempt, e.sent, e.state, e.ingest = n.attempts, time.Now(), inFlight, ingest
 	if e.first.IsZero() {
 		e.first = e.sent
 	}
@@ -191,7 +200,7 @@ func (n *lane) onAck(m *nats.Msg) {
 	}
 	n.flying--
 	n.settle(e, m)
-	if e.state == checking {
+	if e.state == checking || e.state == doubted {
 		n.mu.Unlock()
 		ok, seq, err := n.l.alreadyStored(e)
 		n.mu.Lock()
@@ -212,8 +221,7 @@ type ack struct {
 
 func (n *lane) settle(e *entry, m *nats.Msg) {
 	if len(m.Data) == 0 && m.Header.Get("Status") == "503" { // nobody listens: the stream moved, or the server starts
-		n.again(e)
-		n.l.store.lookAgain()
+		n.elsewhere(e)
 		return
 	}
 	var a ack
@@ -227,8 +235,7 @@ func (n *lane) settle(e *entry, m *nats.Msg) {
 	case a.Error.Code == codeWrongLastSequence:
 		e.state = checking
 	case a.Error.Code == codeSealed:
-		n.again(e)
-		n.l.store.lookAgain()
+		n.elsewhere(e)
 	case retriable(a.Error.Code):
 		n.again(e)
 	default:
@@ -251,10 +258,23 @@ func retriable(code int) bool {
 	return false
 }
 
-// decide ends the check of an entry whose subject was taken.
+// elsewhere sends an entry to the next segment, unless a lost attempt may be in
+// this one.
+func (n *lane) elsewhere(e *entry) {
+	n.again(e)
+	n.l.store.lookAgain()
+	if e.doubt {
+		e.state = doubted
+	}
+}
+
+// decide ends the check of an entry.
 func (n *lane) decide(e *entry, mine bool, seq uint64, err error) {
 	switch {
 	case err != nil:
+		n.again(e)
+	case !mine && e.state == doubted:
+		e.doubt = false
 		n.again(e)
 	case mine:
 		e.event.Seq, e.state = seq, stored
@@ -325,7 +345,7 @@ func (n *lane) rewind() {
 	n.paused = false
 	for _, e := range n.queue {
 		if e.state == inFlight {
-			e.state, e.attempt = waiting, 0
+			e.state, e.attempt, e.doubt = waiting, 0, true
 		}
 	}
 	n.flying, n.holding, n.retryAt = 0, false, time.Time{}

@@ -38,7 +38,7 @@ func (h *host) ensureStreams(ctx context.Context) error {
 	}
 	switch segs := h.marker.segments(); len(segs) {
 	case 0:
-		return h.addSegment(ctx, 1)
+		return h.addStream(ctx, segmentName(1))
 	case 1:
 		return nil
 	default:
@@ -52,24 +52,16 @@ func (h *host) addStream(ctx context.Context, name string) error {
 	if err := createStream(ctx, h.js, name, h.streamLimit(name)); err != nil {
 		return err
 	}
+	if isSegment(name) { // before anyone can learn of the segment: the mark is its first message
+		if _, err := h.js.Publish(ctx, ingestPrefix(name)+segmentMark, nil); err != nil {
+			return fmt.Errorf("marking segment %s: %w", name, err)
+		}
+	}
 	if err := syncTree(h.dir.store()); err != nil {
 		return fmt.Errorf("syncing stream %s: %w", name, err)
 	}
 	h.marker.Streams = append(h.marker.Streams, name)
 	return h.dir.writeMarker(h.marker)
-}
-
-// addSegment creates a segment. Its first message is no event: it is thrown away
-// when the segment is sealed, see [sealStream].
-func (h *host) addSegment(ctx context.Context, n int) error {
-	name := segmentName(n)
-	if err := h.addStream(ctx, name); err != nil {
-		return err
-	}
-	if _, err := h.js.Publish(ctx, ingestPrefix(name)+segmentMark, nil); err != nil {
-		return fmt.Errorf("opening segment %s: %w", name, err)
-	}
-	return nil
 }
 
 // roll starts a new segment once the active one is full, and then seals that:
@@ -84,7 +76,7 @@ func (h *host) roll(ctx context.Context) error {
 	if s.CachedInfo().State.Bytes < uint64(h.o.SegmentBytes) {
 		return nil
 	}
-	if err := h.addSegment(ctx, segmentNumber(active)+1); err != nil {
+	if err := h.addStream(ctx, segmentName(segmentNumber(active)+1)); err != nil {
 		return err
 	}
 	return sealStream(ctx, h.js, active)

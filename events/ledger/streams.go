@@ -90,8 +90,10 @@ func sealStream(ctx context.Context, js jetstream.JetStream, name string) error 
 	if _, err := js.UpdateStream(ctx, cfg); err != nil {
 		return fmt.Errorf("silencing %s: %w", name, err)
 	}
-	if err := s.Purge(ctx, jetstream.WithPurgeSequence(2)); err != nil {
-		return fmt.Errorf("writing the index of %s: %w", name, err)
+	if m, err := s.GetMsg(ctx, 1); err == nil && m.Subject == segmentMark {
+		if err := s.Purge(ctx, jetstream.WithPurgeSequence(2)); err != nil {
+			return fmt.Errorf("writing the index of %s: %w", name, err)
+		}
 	}
 	cfg.Sealed = true
 	if _, err := js.UpdateStream(ctx, cfg); err != nil {
