@@ -194,6 +194,20 @@ func TestExecYieldsThenEverythingElse(t *testing.T) {
 	}
 }
 
+// A position beyond the end is answered with the end, from which reading goes on.
+func TestReadBeyondTheEnd(t *testing.T) {
+	c := newCaller(t, liveServer(t, nil))
+	for command, length := range map[string]int64{"true": 0, "echo hi": 3} {
+		id := c.exec(command).ProcessID
+		for _, seq := range []int64{length, length + 1, 1 << 60} {
+			got := c.call("read", map[string]any{"process_id": id, "since_seq": seq})
+			if got.NextSeq != length || *got.Stdout != "" || got.Truncated {
+				t.Errorf("%s from %d: %+v", command, seq, got)
+			}
+		}
+	}
+}
+
 func TestStop(t *testing.T) {
 	c := newCaller(t, liveServer(t, nil))
 	id := c.exec("sleep 600", "yield_ms", 0).ProcessID

@@ -53,6 +53,7 @@ type omitted struct {
 func (s *Server) observe(ctx context.Context, p projections.Process, o observation, r replay.PageRequest) (reply, error) {
 	r.Limit = s.outputLimit(r.Limit)
 	r.End, r.Final = p.Offset, p.Settled != nil
+	r.From = min(r.From, r.End)
 	o.facts(p, time.Now())
 	budget := max(inlineBudget, s.opts.MaxOutputBytes*9/4)
 	structured, err := s.fit(ctx, p, o, r, budget)
@@ -87,9 +88,12 @@ const (
 // fit encodes the observation with as much output as keeps it within budget.
 func (s *Server) fit(ctx context.Context, p projections.Process, o observation, r replay.PageRequest, budget int) ([]byte, error) {
 	for {
-		page, err := s.opts.Pages(ctx, p.Session, p.Execution, r)
-		if err != nil {
-			return nil, fmt.Errorf("reading the output of %s: %w", p.Execution, err)
+		var page replay.Page
+		if p.Offset > 0 { // Most quick commands say nothing.
+			var err error
+			if page, err = s.opts.Pages(ctx, p.Session, p.Execution, r); err != nil {
+				return nil, fmt.Errorf("reading the output of %s: %w", p.Execution, err)
+			}
 		}
 		shown := o
 		shown.page(page, r.Streams, p.Requested.TTY != nil)
