@@ -66,16 +66,17 @@ func serve(mark string) {
 // there is no server to guard; the process then serves unguarded.
 func guard() {
 	w := ward{mark: markOf(os.Getpid()), spared: children(os.Getpid())}
-	server, pidfd, err := start(w.mark)
-	if err != nil {
-		_, _ = os.Stderr.WriteString("yieldlog: running without a guardian: " + err.Error() + "\n")
-		return
-	}
 	signals := make(chan os.Signal, 8)
 	for _, s := range []os.Signal{unix.SIGINT, unix.SIGTERM, unix.SIGHUP} {
 		if !signal.Ignored(s) { // nohup means the server, too
 			signal.Notify(signals, s)
 		}
+	}
+	server, pidfd, err := start(w.mark)
+	if err != nil {
+		signal.Stop(signals)
+		_, _ = os.Stderr.WriteString("yieldlog: running without a guardian: " + err.Error() + "\n")
+		return
 	}
 	go func() {
 		for s := range signals {
