@@ -117,7 +117,10 @@ func (k *kin) reapOrphans(chld <-chan os.Signal, done chan<- struct{}) {
 func (k *kin) descendants(p *process) []relative {
 	k.mu.Lock()
 	defer k.mu.Unlock()
-	tree := offspring(p.pid, nil)
+	var tree []relative
+	if !p.gone.Load() { // an exited shell's children are ours by now
+		tree = offspring(p.pid, tree)
+	}
 	for _, pid := range adopted() {
 		r, ok := look(pid)
 		if !ok || r.zombie || k.shells[pid] != nil || r.session == k.session || !k.belongs(r, p) {
@@ -287,6 +290,7 @@ func (p *process) await() {
 	for {
 		err := unix.Waitid(unix.P_PID, p.pid, nil, unix.WEXITED|unix.WNOWAIT, nil)
 		if !errors.Is(err, unix.EINTR) {
+			p.gone.Store(true)
 			return
 		}
 	}
@@ -303,8 +307,8 @@ func (p *process) exited() bool {
 	return !ok || r.zombie
 }
 
-// pipeSize is what an output pipe may hold, in bytes: more than the kernel's
-// 64 KiB makes for fewer and larger chunks.
+// pipeSize is what the output pipe of a busy command may hold, in bytes; the
+// kernel's default is 64 KiB.
 const pipeSize = 256 << 10
 
 // widen lets the pipe hold more, if the system allows it.

@@ -3,6 +3,7 @@ package producers
 import (
 	"os"
 	"sync"
+	"sync/atomic"
 	"syscall"
 	"time"
 
@@ -30,6 +31,7 @@ type process struct {
 	stdin   *os.File
 	handle  *os.Process // only where there is no fork
 	streams []stream
+	gone    atomic.Bool // the shell was seen to have exited
 
 	mu       sync.Mutex
 	reaped   bool

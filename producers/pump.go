@@ -21,6 +21,9 @@ const (
 	// firstBuffer is the size at which a pump's buffer starts; it grows up to
 	// a chunk's while the command keeps filling it.
 	firstBuffer = 16 << 10
+	// busyBuffer is the size of the buffer from which a command is busy: its
+	// pipe may then hold more, which makes for fewer and larger chunks.
+	busyBuffer = 64 << 10
 	// lastGulp bounds what is read from a pipe that is cut off: more than a
 	// pipe holds.
 	lastGulp = 1 << 20
@@ -212,6 +215,9 @@ func (p *pump) run() {
 		}
 		if n == len(buf) && n < events.MaxChunk {
 			buf = make([]byte, 2*n)
+			if len(buf) == busyBuffer {
+				widen(p.file)
+			}
 		}
 	}
 }

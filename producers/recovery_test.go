@@ -113,7 +113,7 @@ func (v *victim) kill() {
 }
 
 // lifecycle is the lifecycle events of an execution or session.
-func lifecycle(t *testing.T, l *ledger.Ledger, f events.Filter) []events.Event {
+func lifecycle(t testing.TB, l *ledger.Ledger, f events.Filter) []events.Event {
 	t.Helper()
 	var es []events.Event
 	for e, err := range l.Read(t.Context(), f, 1, 0) {

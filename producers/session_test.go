@@ -24,7 +24,7 @@ const patience = 60 * time.Second
 // A bench is a session on a real ledger, and what it appended.
 type bench struct {
 	*Session
-	t      *testing.T
+	t      testing.TB
 	ledger *ledger.Ledger
 
 	mu   sync.Mutex
@@ -32,12 +32,12 @@ type bench struct {
 	seen []events.Event
 }
 
-func newBench(t *testing.T, change ...func(*Config)) *bench {
+func newBench(t testing.TB, change ...func(*Config)) *bench {
 	t.Helper()
 	return newBenchIn(t, t.TempDir(), change...)
 }
 
-func newBenchIn(t *testing.T, dir string, change ...func(*Config)) *bench {
+func newBenchIn(t testing.TB, dir string, change ...func(*Config)) *bench {
 	t.Helper()
 	l, err := ledger.Open(t.Context(), ledger.Options{Dir: dir})
 	if err != nil {
@@ -169,7 +169,7 @@ func (b *bench) ended(id string) ended {
 }
 
 // checkRules checks the rules of package events on an execution's events.
-func checkRules(t *testing.T, id string, es []events.Event) ended {
+func checkRules(t testing.TB, id string, es []events.Event) ended {
 	t.Helper()
 	n := ended{id: id}
 	var all, out, err, tty bytes.Buffer
@@ -205,7 +205,7 @@ func checkRules(t *testing.T, id string, es []events.Event) ended {
 	return n
 }
 
-func checkSum(t *testing.T, id string, s events.StreamSum, data []byte) {
+func checkSum(t testing.TB, id string, s events.StreamSum, data []byte) {
 	t.Helper()
 	sum := sha256.Sum256(data)
 	if s.Bytes != int64(len(data)) || len(data) > 0 && s.SHA256 != hex.EncodeToString(sum[:]) {

@@ -61,7 +61,6 @@ func pipes(p *process) ([]*os.File, *syscall.SysProcAttr, error) {
 			closeAll(p.files())
 			return theirs, nil, fmt.Errorf("making a pipe: %w", err)
 		}
-		widen(r)
 		p.streams = append(p.streams, stream{kind: kind, file: r})
 		theirs = append(theirs, w)
 	}
