@@ -17,6 +17,7 @@
 //	stdin.deliver        execution, while  the writing end of standard input     when nothing is queued, or the
 //	                     input is queued                                         process is gone
 //	escalation timers    stop, timeout     nothing: they signal the tree         at settlement
+//	execution.watchStall execution, if set  nothing: it ends the command         when the pumps have ended
 //	kin.reapOrphans      program           orphans of executions that exited     with the last session
 //
 // [Session.Close] waits for those of its session.

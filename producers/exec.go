@@ -135,7 +135,7 @@ func (e *execution) attend(ctx context.Context, yield time.Duration) (Result, er
 
 // cancelled ends the command of a call that was given up.
 func (e *execution) cancelled(ctx context.Context) (Result, error) {
-	e.end(stopOrder{cause: events.TermCancelled, signal: syscall.SIGTERM, force: closeGrace})
+	go e.end(stopOrder{cause: events.TermCancelled, signal: syscall.SIGTERM, force: closeGrace})
 	return Result{Execution: e.id}, fmt.Errorf("executing %s: %w", e.id, context.Cause(ctx))
 }
 

@@ -3,7 +3,10 @@ package producers
 import (
 	"context"
 	"errors"
+	"os"
+	"strconv"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -261,5 +264,96 @@ func TestCloseEndsEverything(t *testing.T) {
 	gone(t, m)
 	if _, err := b.Exec(t.Context(), request("true")); !errors.Is(err, ErrClosed) {
 		t.Errorf("exec after close: %v", err)
+	}
+}
+
+func TestExecutionsDoNotMix(t *testing.T) {
+	b := newBench(t)
+	var all sync.WaitGroup
+	for i := range 30 {
+		all.Go(func() {
+			letter := string(rune('a' + i%26))
+			r := request("head -c 300000 /dev/zero | tr '\\0' " + letter + "; exit " + strconv.Itoa(i))
+			res, err := b.Exec(t.Context(), r)
+			if err != nil || res.Outcome != Settled {
+				t.Errorf("%+v, %v", res, err)
+				return
+			}
+			n := checkRules(t, res.Execution, b.of(res.Execution))
+			if n.out != strings.Repeat(letter, 300000) || *n.ExitCode != i {
+				t.Errorf("execution %d: %d bytes, exit %d", i, len(n.out), *n.ExitCode)
+			}
+		})
+	}
+	all.Wait()
+}
+
+func TestTheLimitOfProcessesIsExact(t *testing.T) {
+	b := newBench(t, func(c *Config) { c.MaxProcesses = 5 })
+	results := make(chan Result, 20)
+	for range 20 {
+		go func() {
+			r := request("sleep 600")
+			r.Yield = 0
+			res, err := b.Exec(t.Context(), r)
+			if err != nil {
+				t.Error(err)
+			}
+			results <- res
+		}()
+	}
+	started := 0
+	for range 20 {
+		if res := <-results; res.Outcome == Yielded {
+			started++
+		} else if res.Outcome != Refused || res.Reason != "limit" {
+			t.Errorf("%+v", res)
+		}
+	}
+	if started != 5 {
+		t.Errorf("%d started", started)
+	}
+}
+
+func TestWritersTakeTurnsAndQueuedOnesCanBeStopped(t *testing.T) {
+	b := newBench(t)
+	writer := func(command string, yield time.Duration) (Result, error) {
+		r := request(command)
+		r.SideEffects, r.Yield = []string{"MODIFIES_WORKSPACE_FILES"}, yield
+		return b.Exec(t.Context(), r)
+	}
+	dir := t.TempDir()
+	first := make(chan Result, 1)
+	go func() {
+		res, err := writer("echo >"+dir+"/first; until [ -e "+dir+"/go ]; do sleep 0.01; done", patience)
+		if err != nil {
+			t.Error(err)
+		}
+		first <- res
+	}()
+	awaitFile(t, dir+"/first")
+	second, err := writer("echo >"+dir+"/second", 0)
+	if err != nil || second.Outcome != Queued {
+		t.Fatalf("%+v, %v", second, err)
+	}
+	third, err := writer("echo ran", 0)
+	if err != nil || third.Outcome != Queued {
+		t.Fatalf("%+v, %v", third, err)
+	}
+	if _, err := b.Stop(t.Context(), "", second.Execution, StopOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	if n := b.ended(second.Execution); n.Status != events.StatusStopped || n.ExitCode != nil {
+		t.Errorf("%+v", n.Settled)
+	}
+	if err := os.WriteFile(dir+"/go", nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	b.ended((<-first).Execution).exits(t, events.StatusCompleted, 0, events.TermExited)
+	if n := b.ended(third.Execution); n.out != "ran\n" {
+		t.Errorf("%+v", n)
+	}
+	if _, err := os.Stat(dir + "/second"); err == nil {
+		t.Error("a queued command ran after it was stopped")
 	}
 }

@@ -117,7 +117,7 @@ func (e *execution) start() bool {
 		close(e.spawned)
 	})
 	e.mu.Lock()
-	e.proc, e.in, e.began = p, newStdin(p.stdin), time.Now()
+	e.proc, e.in, e.began = p, newStdin(p.stdin, e.request.TTY != nil), time.Now()
 	cause, killAt, yielded := e.cause, e.killAt, e.yielded
 	e.mu.Unlock()
 	if cause != "" { // it was ended while it was forked
@@ -148,6 +148,9 @@ func (e *execution) supervise() {
 		e.after(t, func() { e.end(stopOrder{cause: events.TermTimedOut, signal: syscall.SIGTERM, force: stopGrace}) })
 	}
 	e.after(laneHeldMost, e.leaveLane)
+	if limit := e.session.cfg.StallTimeout; limit > 0 {
+		go e.watchStall(limit, ended)
+	}
 
 	e.proc.await()
 	e.exited()
@@ -157,6 +160,23 @@ func (e *execution) supervise() {
 	e.mu.Lock()
 	e.left = left
 	e.mu.Unlock()
+}
+
+// watchStall ends the command when its output could not be recorded for so long.
+func (e *execution) watchStall(limit time.Duration, ended <-chan struct{}) {
+	tick := time.NewTicker(max(limit/4, time.Millisecond))
+	defer tick.Stop()
+	for {
+		select {
+		case <-ended:
+			return
+		case <-tick.C:
+		}
+		if since := e.session.ledger.StalledSince(); !since.IsZero() && time.Since(since) >= limit {
+			e.end(stopOrder{cause: events.TermStalled, signal: syscall.SIGTERM, force: stopGrace})
+			return
+		}
+	}
 }
 
 // exited latches the shell's own end as the cause, unless there is one already.

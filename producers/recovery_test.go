@@ -18,7 +18,8 @@ import (
 )
 
 // victimVar makes the test program a server on the ledger that it names: it runs
-// each line of its input, and says which execution that is.
+// each line of its input, and says which execution that is, once the first
+// output is recorded if the line speaks of "echo".
 const victimVar = "PRODUCERS_TEST_VICTIM"
 
 func TestMain(m *testing.M) {
@@ -44,11 +45,20 @@ func beVictim(dir string) error {
 	if err != nil {
 		return err
 	}
+	said := make(chan string, 100)
+	l.Tap(func(e events.Event) {
+		if e.Class() == events.ClassOutput {
+			said <- e.Subject
+		}
+	})
 	fmt.Println(s.ID())
 	for lines := bufio.NewScanner(os.Stdin); lines.Scan(); {
 		res, err := s.Exec(ctx, Request{Command: lines.Text(), SideEffects: []string{"NONE"}})
 		if err != nil {
 			return err
+		}
+		if strings.Contains(lines.Text(), "echo") {
+			<-said
 		}
 		fmt.Println(res.Execution)
 	}
@@ -130,7 +140,7 @@ func TestADeadSessionIsDeclaredLostOnce(t *testing.T) {
 	v := newVictim(t, dir)
 	ready := dir + "/ready"
 	over := v.run("true")
-	id := v.run("echo before; setsid sh -c 'trap \"\" TERM; echo >" + ready + "; sleep " + m + "; sleep " + m + "' & sleep " + m)
+	id := v.run("echo before; setsid sh -c 'trap \"\" TERM; : >" + ready + "; sleep " + m + "; sleep " + m + "' & sleep " + m)
 	awaitFile(t, ready)
 	v.kill()
 	if len(living(m)) == 0 {

@@ -173,7 +173,6 @@ func (s *Session) close(ctx context.Context, reason string, grace time.Duration)
 	s.closing = true
 	s.mu.Unlock()
 	defer family.leave()
-	defer s.claim.Release()
 
 	s.silent()
 	if err := s.endAll(ctx, grace); err != nil {
@@ -183,6 +182,7 @@ func (s *Session) close(ctx context.Context, reason string, grace time.Duration)
 	if _, err := s.ledger.Append(ctx, s.event("", s.id, events.Closed{Reason: reason})); err != nil {
 		return fmt.Errorf("closing session %s: %w", s.id, err)
 	}
+	s.claim.Release() // only now: a claim that is left is what the next opener finds
 	return nil
 }
 

@@ -5,6 +5,8 @@ import (
 	"fmt"
 	"os"
 	"sync"
+
+	"github.com/yieldlog/yieldlog/events"
 )
 
 // stdinMost bounds the input that is queued for a command that does not read
@@ -14,6 +16,7 @@ const stdinMost = 8 << 20
 // stdin delivers input to a command in order, without making its writers wait.
 type stdin struct {
 	file *os.File
+	tty  bool
 
 	mu      sync.Mutex
 	queue   [][]byte
@@ -23,7 +26,11 @@ type stdin struct {
 	broken  error
 }
 
-func newStdin(f *os.File) *stdin { return &stdin{file: f} }
+func newStdin(f *os.File, tty bool) *stdin { return &stdin{file: f, tty: tty} }
+
+// endOfInput is what ends the input of a terminal at the start of a line: ^D.
+// The terminal itself stays open, for its output.
+var endOfInput = []byte{4}
 
 // put queues input. It fails when standard input is closed, or when the
 // command leaves too much unread.
@@ -38,9 +45,14 @@ func (s *stdin) put(in Input) error {
 	case s.queued > 0 && s.queued+len(in.Data) > stdinMost:
 		return fmt.Errorf("%w: the command has left %d bytes unread", ErrInput, s.queued)
 	}
-	if len(in.Data) > 0 {
-		s.queue = append(s.queue, in.Data)
-		s.queued += len(in.Data)
+	if in.Resize != nil {
+		if err := s.resize(*in.Resize); err != nil {
+			return err
+		}
+	}
+	s.add(in.Data)
+	if in.Close && s.tty {
+		s.add(endOfInput)
 	}
 	s.closing = in.Close
 	if !s.busy {
@@ -48,6 +60,21 @@ func (s *stdin) put(in Input) error {
 		go s.deliver()
 	}
 	return nil
+}
+
+func (s *stdin) add(p []byte) {
+	if len(p) > 0 {
+		s.queue = append(s.queue, p)
+		s.queued += len(p)
+	}
+}
+
+// resize changes the size of the terminal.
+func (s *stdin) resize(size events.Size) error {
+	if !s.tty {
+		return fmt.Errorf("%w: it is no terminal, and has no size", ErrInput)
+	}
+	return setSize(s.file, size)
 }
 
 // deliver writes until nothing is queued.
@@ -67,7 +94,7 @@ func (s *stdin) next() []byte {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if len(s.queue) == 0 || s.broken != nil {
-		if s.closing || s.broken != nil {
+		if s.closing && !s.tty || s.broken != nil {
 			_ = s.file.Close() // there is nobody to tell
 		}
 		s.busy = false

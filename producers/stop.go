@@ -88,7 +88,7 @@ func (e *execution) stop(ctx context.Context, o StopOptions, cause events.Termin
 	if e.isOver() {
 		return StopResult{Status: e.settlement().Status}, ErrEnded
 	}
-	e.end(order)
+	go e.end(order) // the signal goes out at once; its record waits for a ledger that stalls
 	select {
 	case <-e.done:
 	case <-ctx.Done():

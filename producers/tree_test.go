@@ -207,3 +207,35 @@ func offspringOfAll() []relative {
 	}
 	return rs
 }
+
+func TestAPipeThatAStrangerHoldsIsCutOff(t *testing.T) {
+	b := newBench(t)
+	id := b.background("echo ready; read x; echo bye")
+	b.prints(id, "ready")
+	spawned := b.until(id, func(e events.Event) bool { return e.Kind() == events.KindSpawned }).Body.(events.Spawned)
+	held, err := os.OpenFile(fmt.Sprintf("/proc/%d/fd/1", spawned.PID), os.O_WRONLY, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer held.Close()
+	if err := b.Write(t.Context(), "", id, Input{Data: []byte("\n")}); err != nil {
+		t.Fatal(err)
+	}
+	n := b.ended(id)
+	n.exits(t, events.StatusCompleted, 0, events.TermExited)
+	if !n.CutOff || n.out != "ready\nbye\n" {
+		t.Errorf("%+v", n)
+	}
+}
+
+func TestAStoppedJobIsKilledAllTheSame(t *testing.T) {
+	b := newBench(t)
+	id := b.background("echo ready; kill -STOP $$")
+	b.prints(id, "ready")
+	if _, err := b.Stop(t.Context(), "", id, StopOptions{ForceAfter: 100 * time.Millisecond}); err != nil {
+		t.Fatal(err)
+	}
+	if n := b.ended(id); n.Signal != "SIGKILL" {
+		t.Errorf("%+v", n.Settled)
+	}
+}
