@@ -45,6 +45,7 @@ replayable ledger of everything that happened.
 		newLogs(a),
 		newEvents(a),
 		newServe(a),
+		newOn(a),
 		newSubscriber(a),
 		newConfig(a),
 		newVersion(a),

@@ -154,7 +154,7 @@ func TestFollowCatchesUpAndGoesOn(t *testing.T) {
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()
 	next := 0
-	var posts sync.WaitGroup
+	var posts sync.WaitGroup // an event is followed before its append returns
 	defer posts.Wait()
 	for e, err := range l.Follow(ctx, events.Filter{Session: "S"}, 1) {
 		if err != nil {
@@ -168,7 +168,8 @@ func TestFollowCatchesUpAndGoesOn(t *testing.T) {
 			break
 		}
 		if next >= 10 {
-			posts.Go(func() { post(next) })
+			n := next
+			posts.Go(func() { post(n) })
 		}
 	}
 	if next != 30 {

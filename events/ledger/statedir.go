@@ -19,6 +19,7 @@ import (
 //	streams.json      the streams that exist: the marker
 //	store/            JetStream's own
 //	sessions/ID.lock  locked by the process that writes session ID
+//	cursors/NAME.json where the reader NAME goes on; its .lock is locked by it
 //	aside-TIME/       copies of the streams during a careful open
 //	refused-TIME/     what a refused open left behind
 type stateDir string
@@ -31,6 +32,7 @@ func (d stateDir) credentials() string     { return d.file("credentials.json") }
 func (d stateDir) marker() string          { return d.file("streams.json") }
 func (d stateDir) store() string           { return d.file("store") }
 func (d stateDir) sessions() string        { return d.file("sessions") }
+func (d stateDir) cursors() string         { return d.file("cursors") }
 
 // streams is where JetStream keeps the streams of the ledger's account.
 func (d stateDir) streams() string {
