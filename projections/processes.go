@@ -133,6 +133,17 @@ func (p *Processes) All() iter.Seq[Process] {
 	}
 }
 
+// Everything yields also those that are not listed, the oldest first.
+func (p *Processes) Everything() iter.Seq[Process] {
+	return func(yield func(Process) bool) {
+		for i := range p.rows {
+			if !yield(p.view(i)) {
+				return
+			}
+		}
+	}
+}
+
 // List is All as a slice.
 func (p *Processes) List() []Process { return slices.Collect(p.All()) }
 

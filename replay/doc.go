@@ -9,5 +9,7 @@
 //   - [Timeline] is a history as it looked, [Player] shows it with its timing, and
 //     [TextWriter], [WriteAsciicast], [WriteMarkdown] and [WriteEventLines] write it.
 //
+//   - [Verify] proves a ledger, or names what is wrong with it.
+//
 // The package starts no goroutine that outlives a call.
 package replay
