@@ -99,7 +99,7 @@ func TestFaultsOfTheStore(t *testing.T) {
 		return filepath.Join(d.stream(lifecycleStream), "msgs", n+".blk")
 	}
 	tests := []struct {
-		name   string
+		name string
 		harm func(t *testing.T, d stateDir)
 		// refused is a part of the refusal, or "" when the ledger must open.
 		refused string
