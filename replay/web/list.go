@@ -1,0 +1,381 @@
+package web
+
+import (
+	"context"
+	"net/http"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/yieldlog/yieldlog/events"
+	"github.com/yieldlog/yieldlog/projections"
+	"github.com/yieldlog/yieldlog/replay/look"
+)
+
+// Sizes of what is shown at once.
+const (
+	panelRows   = 8
+	panelMost   = 200
+	pageRows    = 50
+	lastLines   = 2
+	searchRows  = 200_000
+	tailOfOpen  = 48 << 10
+	pageOutput  = 256 << 10
+	castOutput  = 4 << 20
+	timelineMax = 500
+)
+
+// nowView is what runs, and what ran.
+type nowView struct {
+	Q      Query
+	Panel  panel
+	Recent list
+	// Notice is the newest completion line, for those who listen.
+	Notice string
+	// Unread counts the mail that waits.
+	Unread int
+}
+
+// Title implements view.
+func (v nowView) Title() string {
+	if n := v.Panel.Count; n > 0 {
+		return look.Count(n, "command") + " running"
+	}
+	return "Now"
+}
+
+// panel is the one list of running work, of all owners.
+type panel struct {
+	Rows []rowView
+	// Count counts the commands and Monitors those of them that are monitors.
+	Count, Monitors int
+	Agents          []agent
+	// Hidden counts the rows that are not shown; Most that there is no more.
+	Hidden   int
+	Expanded bool
+	CanStop  bool
+	Q        Query
+}
+
+// agent is an owner with running work.
+type agent struct {
+	Session, Owner string
+	Running        int
+}
+
+// list is one page of ended executions.
+type list struct {
+	Rows        []rowView
+	Page, Pages int
+	Total       int
+	// Capped says that older ones were not looked at.
+	Capped bool
+	Chips  []chip
+	Q      Query
+}
+
+// chip is one choice among the ended executions.
+type chip struct {
+	Show, Text string
+	Count      int
+	Chosen     bool
+}
+
+// rowView is a row, and its inspector if it is open.
+type rowView struct {
+	look.Row
+	Q      Query
+	Pinned bool
+	Open   *inspectorView
+	// CanStop says that there is a stop.
+	CanStop bool
+	// ShowSession says that the row names its session.
+	ShowSession bool
+	Crumb       string
+	// Now is the moment that is looked at.
+	Now time.Time
+}
+
+// inspectorView is the inspector, which claims nothing.
+type inspectorView struct {
+	look.Inspector
+	Output  look.Output
+	Problem string
+	Q       Query
+	CanStop bool
+
+	process projections.Process
+}
+
+func (s *Server) now(ctx context.Context, _ *http.Request, q Query) (view, error) {
+	v := nowView{Q: q}
+	var moment time.Time
+	var open *inspectorView
+	err := s.scene(ctx, q, func(sc *look.Scene, now time.Time) {
+		moment = now
+		v.Panel, v.Recent = s.panel(sc, q, now), s.recent(sc, q, now)
+		if crumbs := sc.Breadcrumbs.List(); len(crumbs) > 0 {
+			v.Notice = look.OneLine(crumbs[len(crumbs)-1].Text)
+		}
+		for _, r := range sc.Mailbox.List("", "") {
+			if r.State == projections.MailPosted {
+				v.Unread++
+			}
+		}
+		open = opened(v.Panel.Rows, v.Recent.Rows)
+	})
+	if err != nil {
+		return nil, err
+	}
+	s.fillLines(ctx, v.Panel.Rows, q, moment)
+	s.fillInspector(ctx, open, q, moment)
+	if q.Deep && q.Text != "" {
+		return v, s.searchOutput(ctx, q, &v.Recent)
+	}
+	return v, nil
+}
+
+// opened finds the one open inspector.
+func opened(lists ...[]rowView) *inspectorView {
+	for _, l := range lists {
+		for _, r := range l {
+			if r.Open != nil {
+				return r.Open
+			}
+		}
+	}
+	return nil
+}
+
+// row is the view of an execution, with its inspector if the query opens it.
+func (s *Server) row(sc *look.Scene, p projections.Process, q Query, now time.Time) rowView {
+	r := rowView{Row: look.NewRow(p, now), Q: q, Now: now, CanStop: s.opts.Stop != nil && p.Live() && q.At == 0}
+	if p.Live() {
+		r.Last = sc.LastLines(p.Execution, lastLines)
+	}
+	if q.Open == p.Execution {
+		r.Open = s.inspector(sc, p, q, now)
+	}
+	return r
+}
+
+func (s *Server) inspector(sc *look.Scene, p projections.Process, q Query, now time.Time) *inspectorView {
+	var crumb *projections.Breadcrumb
+	if c, ok := sc.Breadcrumbs.Get(p.Execution); ok {
+		crumb = &c
+	}
+	return &inspectorView{
+		Inspector: look.NewInspector(p, crumb, sc.Mailbox.List(p.Session, ""), now), Q: q, process: p,
+		CanStop: s.opts.Stop != nil && p.Live() && q.At == 0,
+	}
+}
+
+// panel lists what runs. A row that was opened here stays until it is closed,
+// also when it has ended.
+func (s *Server) panel(sc *look.Scene, q Query, now time.Time) panel {
+	v := panel{Q: q, Expanded: q.More, CanStop: s.opts.Stop != nil && q.At == 0}
+	live := sc.Processes.Live()
+	for _, p := range live {
+		v.Count++
+		if p.Requested.Monitor {
+			v.Monitors++
+		}
+		v.Agents = addAgent(v.Agents, p)
+	}
+	if p, ok := sc.Processes.Get(q.Open); ok && q.Pinned && !p.Live() {
+		live = append([]projections.Process{p}, live...)
+	}
+	shown := panelRows
+	if q.More {
+		shown = panelMost
+	}
+	for i, p := range live {
+		if i >= shown && p.Execution != q.Open {
+			v.Hidden++
+			continue
+		}
+		r := s.row(sc, p, q, now)
+		r.Pinned, r.ShowSession = true, true
+		v.Rows = append(v.Rows, r)
+	}
+	return v
+}
+
+func addAgent(agents []agent, p projections.Process) []agent {
+	owner := look.OneLine(p.Owner)
+	i := slices.IndexFunc(agents, func(a agent) bool { return a.Session == p.Session && a.Owner == owner })
+	if i < 0 {
+		return append(agents, agent{Session: p.Session, Owner: owner, Running: 1})
+	}
+	agents[i].Running++
+	return agents
+}
+
+// recent lists a page of what has ended, the newest first.
+func (s *Server) recent(sc *look.Scene, q Query, now time.Time) list {
+	v := list{Q: q, Page: q.Page, Chips: chips(sc, q)}
+	seen := 0
+	for p := range sc.Processes.All() {
+		if seen++; seen > searchRows {
+			v.Capped = true
+			break
+		}
+		if p.Live() || (q.Pinned && p.Execution == q.Open) || !q.selects(p) {
+			continue
+		}
+		if v.Total++; v.Total > (q.Page-1)*pageRows && v.Total <= q.Page*pageRows {
+			r := s.row(sc, p, q, now)
+			r.ShowSession = true
+			v.Rows = append(v.Rows, r)
+		}
+	}
+	v.Pages = max((v.Total+pageRows-1)/pageRows, 1)
+	return v
+}
+
+// selects reports whether the list shows an ended execution.
+func (q Query) selects(p projections.Process) bool {
+	if (q.Owner != "" && p.Owner != q.Owner) || (q.Session != "" && p.Session != q.Session) {
+		return false
+	}
+	if q.Show != "" {
+		if m := look.MarkOf(p); m.Class != q.Show && (q.Show != "trouble" || !m.Trouble()) {
+			return false
+		}
+	}
+	return q.Text == "" || q.Deep || matches(p, q.Text)
+}
+
+// matches looks for text where people would: name, command, owner, ids.
+func matches(p projections.Process, text string) bool {
+	text = strings.ToLower(text)
+	for _, field := range []string{p.Requested.Name, p.Requested.Command, p.Owner, p.Execution, p.Session, p.Requested.Cwd} {
+		if strings.Contains(strings.ToLower(field), text) {
+			return true
+		}
+	}
+	return false
+}
+
+// chips counts the ends of all sessions.
+func chips(sc *look.Scene, q Query) []chip {
+	var done, failed, stopped, late int
+	for _, s := range sc.Sessions.List() {
+		done, failed, stopped, late = done+s.Completed, failed+s.Failed, stopped+s.Stopped, late+s.TimedOut
+	}
+	c := []chip{
+		{Show: "", Text: "All", Count: done + failed + stopped + late},
+		{Show: "failed", Text: "Failed", Count: failed},
+		{Show: "timed-out", Text: "Timed out", Count: late},
+		{Show: "stopped", Text: "Stopped", Count: stopped},
+		{Show: "completed", Text: "Completed", Count: done},
+	}
+	for i := range c {
+		c[i].Chosen = c[i].Show == q.Show
+	}
+	return c
+}
+
+// fillLines reads the last lines of the rows whose output was not followed:
+// they were printed before the page was opened.
+func (s *Server) fillLines(ctx context.Context, rows []rowView, q Query, moment time.Time) {
+	for i := range rows {
+		r := &rows[i]
+		if !r.Live || len(r.Last) > 0 || i >= panelRows {
+			continue
+		}
+		p := projections.Process{Execution: r.ID, Session: r.Session, Offset: r.Size, State: projections.StateRunning}
+		if o, err := look.ReadTail(ctx, s.opts.Ledger, p, 4<<10, q.until(moment)); err == nil {
+			r.Last = look.LastLines(o.Text(), lastLines)
+		}
+	}
+}
+
+// until is the moment up to which output is shown; zero is now.
+func (q Query) until(moment time.Time) time.Time {
+	if q.At == 0 {
+		return time.Time{}
+	}
+	return moment
+}
+
+// fillInspector reads the end of the output of the open execution.
+func (s *Server) fillInspector(ctx context.Context, in *inspectorView, q Query, moment time.Time) {
+	if in == nil {
+		return
+	}
+	var err error
+	if in.Output, err = look.ReadTail(ctx, s.opts.Ledger, in.process, tailOfOpen, q.until(moment)); err != nil && ctx.Err() == nil {
+		s.opts.Logger.Warn("reading output", "execution", in.ID, "error", err)
+		in.Problem = "The output cannot be read."
+	}
+}
+
+// The bounds of a search in output.
+const (
+	deepExecutions = 2_000
+	deepBytes      = 64 << 20
+	deepEach       = 1 << 20
+	deepTime       = 2 * time.Second
+)
+
+// searchOutput keeps the executions that have the text in their command or in
+// the first megabyte of their output, the newest first, until its time is up.
+func (s *Server) searchOutput(ctx context.Context, q Query, v *list) error {
+	ctx, cancel := context.WithTimeout(ctx, deepTime)
+	defer cancel()
+	candidates := []projections.Process{}
+	v.Rows, v.Total, v.Pages, v.Page, v.Capped = nil, 0, 1, 1, false
+	found := []projections.Process{}
+	err := s.scene(ctx, q, func(sc *look.Scene, _ time.Time) {
+		for p := range sc.Processes.All() {
+			if len(candidates) >= deepExecutions {
+				v.Capped = true
+				break
+			}
+			if !p.Live() && q.selects(p) {
+				candidates = append(candidates, p)
+			}
+		}
+	})
+	left := int64(deepBytes)
+	for _, p := range candidates {
+		if ctx.Err() != nil || left <= 0 || len(found) >= pageRows {
+			v.Capped = true
+			break
+		}
+		if matches(p, q.Text) || s.outputHas(ctx, p, q.Text, &left) {
+			found = append(found, p)
+		}
+	}
+	if err != nil {
+		return err
+	}
+	v.Total = len(found)
+	return s.scene(context.WithoutCancel(ctx), q, func(sc *look.Scene, now time.Time) {
+		for _, p := range found {
+			r := s.row(sc, p, q, now)
+			r.ShowSession = true
+			v.Rows = append(v.Rows, r)
+		}
+	})
+}
+
+func (s *Server) outputHas(ctx context.Context, p projections.Process, text string, left *int64) bool {
+	text = strings.ToLower(text)
+	var before string
+	for e, err := range s.opts.Ledger.Output(ctx, p.Session, p.Execution, 0, deepEach) {
+		if err != nil {
+			return false
+		}
+		if o, ok := e.Body.(events.Output); ok {
+			*left -= int64(len(o.Data))
+			chunk := before + strings.ToLower(string(o.Data))
+			if strings.Contains(chunk, text) {
+				return true
+			}
+			before = chunk[max(0, len(chunk)-len(text)):] // it may lie across two chunks
+		}
+	}
+	return false
+}

@@ -1,0 +1,285 @@
+package web
+
+import (
+	"bufio"
+	"context"
+	"fmt"
+	"net/http"
+	"net/url"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/yieldlog/yieldlog/replay"
+	"github.com/yieldlog/yieldlog/replay/look/looktest"
+)
+
+func recordStop(stopped chan<- string) func(context.Context, string, string, string) error {
+	return func(_ context.Context, session, owner, execution string) error {
+		stopped <- session + " " + owner + " " + execution
+		return nil
+	}
+}
+
+// mustHave fails for each text that a page lacks.
+func mustHave(t *testing.T, page string, texts ...string) {
+	t.Helper()
+	for _, text := range texts {
+		if !strings.Contains(page, text) {
+			t.Errorf("the page has no %q", text)
+		}
+	}
+	if t.Failed() {
+		t.Logf("the page:\n%s", page)
+	}
+}
+
+func mustNotHave(t *testing.T, page string, texts ...string) {
+	t.Helper()
+	for _, text := range texts {
+		if strings.Contains(page, text) {
+			t.Errorf("the page has %q", text)
+		}
+	}
+}
+
+func TestEveryPageShowsTheNight(t *testing.T) {
+	l := looktest.Open(t)
+	b, failed, running := looktest.Night(t, l)
+	s := serve(t, Options{Ledger: l})
+	c := enter(t, s)
+	for path, texts := range map[string][]string{
+		"/":                               {"3 commands", "2 agents", "Watch the build", "[watch] done in 1.2s", "waits for its lane", "timed out", "exit 1"},
+		"/?show=failed":                   {"Run the shop&#39;s tests"},
+		"/?open=" + failed.ID:             {"TestCheckout", "checkout_test.go:88", `class="stderr"`, "● Background command", "In its session"},
+		"/?q=checkout&deep=1":             {"Run the shop&#39;s tests", "1 match"},
+		"/?q=nothing+at+all":              {"Nothing matches"},
+		"/sessions":                       {"claude-code 2.1", "/home/ada/shop"},
+		"/s/" + b.Session:                 {"<svg", "Transcript", "failed (exit code 1)", "rm is not allowed", "1 unread"},
+		"/x/" + failed.ID:                 {"TestCheckout", "go test ./... -count=1"},
+		"/x/" + failed.ID + "/play":       {"data-cast"},
+		"/x/" + failed.ID + "/cast":       {`"version":2`, "TestCheckout"},
+		"/x/" + failed.ID + "/raw":        {"--- FAIL: TestCheckout (0.31s)\n"},
+		"/?open=" + running.ID + "&pin=1": {"[watch] 3 files changed"},
+	} {
+		code, page := get(t, c, s.base()+path)
+		if code != http.StatusOK {
+			t.Errorf("%s answers %d", path, code)
+		}
+		t.Run(path, func(t *testing.T) { mustHave(t, page, texts...) })
+	}
+	if code, _ := get(t, c, s.base()+"/x/NONE"); code != http.StatusNotFound {
+		t.Errorf("an unknown execution answers %d", code)
+	}
+}
+
+// TestAnyMomentCanBeSeen looks at the night before the test run had failed.
+func TestAnyMomentCanBeSeen(t *testing.T) {
+	l := looktest.Open(t)
+	b := looktest.NewBook(t, l, time.Now().Add(-time.Hour))
+	r := b.Start("/root", "Long", "sleep 60; echo late")
+	r.Out("early\n")
+	seen := b.Sync()
+	b.Wait(time.Minute)
+	r.Out("late\n")
+	r.Exit(0)
+	b.Sync()
+	s := serve(t, Options{Ledger: l})
+	c := enter(t, s)
+	_, past := get(t, c, fmt.Sprintf("%s/?at=%d&open=%s", s.base(), seen, r.ID))
+	mustHave(t, past, "as of", "1 command", "early\n", "Back to now")
+	mustNotHave(t, past, "late\n", "sse-connect")
+	_, now := get(t, c, s.base()+"/?open="+r.ID)
+	mustHave(t, now, "late\n", "nothing", "sse-connect")
+	_, again := get(t, c, fmt.Sprintf("%s/s/%s?at=%d", s.base(), b.Session, seen))
+	mustHave(t, again, "is-running")
+}
+
+// TestLookingClaimsNothing compares the ledger before and after every page was
+// looked at (M-25).
+func TestLookingClaimsNothing(t *testing.T) {
+	l := looktest.Open(t)
+	b, failed, running := looktest.Night(t, l)
+	s := serve(t, Options{Ledger: l})
+	c := enter(t, s)
+	before, err := l.LastSeq(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, path := range []string{"/", "/?pin=1&open=" + running.ID, "/s/" + b.Session, "/x/" + failed.ID, "/x/" + failed.ID + "/cast"} {
+		get(t, c, s.base()+path)
+	}
+	after, err := l.LastSeq(t.Context())
+	if err != nil || before != after {
+		t.Errorf("looking wrote events: %d, then %d (%v)", before, after, err)
+	}
+	page, err := replay.ReadPage(t.Context(), l, b.Session, running.ID, replay.PageRequest{})
+	if err != nil || !strings.HasPrefix(string(page.Stdout), "[watch] 3 files") {
+		t.Errorf("the output is not whole: %q (%v)", page.Stdout, err)
+	}
+}
+
+// TestAnInspectorStaysThroughTheEnd opens a running row, lets it end, and finds
+// it in its place (M-94).
+func TestAnInspectorStaysThroughTheEnd(t *testing.T) {
+	l := looktest.Open(t)
+	b, _, running := looktest.Night(t, l)
+	s := serve(t, Options{Ledger: l})
+	c := enter(t, s)
+	running.Exit(0)
+	b.Sync()
+	_, page := get(t, c, s.base()+"/?pin=1&open="+running.ID)
+	panel, _, _ := strings.Cut(page, `class="recent"`)
+	mustHave(t, panel, `id="r-`+running.ID+`"`, `aria-expanded="true"`, "completed", "2 commands")
+	if strings.Count(page, `class="inspector"`) != 1 {
+		t.Error("there is not exactly one inspector")
+	}
+}
+
+func TestStopAsksTheSession(t *testing.T) {
+	stopped := make(chan string, 2)
+	l := looktest.Open(t)
+	b, failed, running := looktest.Night(t, l)
+	s := serve(t, Options{Ledger: l, Stop: recordStop(stopped)})
+	c := enter(t, s)
+	post := func(path string, form url.Values) int {
+		req, err := http.NewRequest(http.MethodPost, s.base()+path, strings.NewReader(form.Encode()))
+		if err != nil {
+			t.Fatal(err)
+		}
+		req.Header.Set("Content-Type", "application/x-www-form-urlencoded")
+		req.Header.Set("Origin", s.base())
+		resp, err := c.Do(req)
+		if err != nil {
+			t.Fatal(err)
+		}
+		resp.Body.Close()
+		return resp.StatusCode
+	}
+	if code := post("/x/"+running.ID+"/stop", url.Values{"back": {"/?open=" + running.ID}}); code != http.StatusOK {
+		t.Errorf("the stop answers %d", code)
+	}
+	if got, want := <-stopped, b.Session+" /root "+running.ID; got != want {
+		t.Errorf("stopped %q, not %q", got, want)
+	}
+	if code := post("/s/"+b.Session+"/stop", url.Values{"owner": {"/root/builder"}}); code != http.StatusOK {
+		t.Errorf("the stop of an owner answers %d", code)
+	}
+	if got, want := <-stopped, b.Session+" /root/builder "; got != want {
+		t.Errorf("stopped %q, not %q", got, want)
+	}
+	if _, page := get(t, c, s.base()+"/?open="+failed.ID); strings.Contains(page, "/x/"+failed.ID+"/stop") {
+		t.Error("what has ended has a stop")
+	}
+}
+
+// hostile is what a command may print, be called and run as.
+const hostile = "<script>document.title='owned'</script>\x1b]0;owned\x07\x1b[2J\u202e<img src=x onerror=alert(1)>&amp;]]><!--\x00\xff"
+
+func TestHostileBytesAreText(t *testing.T) {
+	l := looktest.Open(t)
+	b := looktest.NewBook(t, l, time.Now())
+	r := b.Start("/root/<script>", hostile, "echo "+hostile)
+	r.Out(hostile + "\n")
+	live := b.Start("/root", hostile, hostile)
+	live.Out(hostile)
+	b.Wait(time.Second)
+	r.Exit(1)
+	b.Sync()
+	s := serve(t, Options{Ledger: l, Stop: recordStop(make(chan string, 1))})
+	c := enter(t, s)
+	for _, path := range []string{"/", "/?open=" + r.ID, "/?pin=1&open=" + live.ID, "/sessions", "/s/" + b.Session, "/x/" + r.ID, "/x/" + r.ID + "/play", "/?q=" + url.QueryEscape(hostile)} {
+		code, page := get(t, c, s.base()+path)
+		if code != http.StatusOK {
+			t.Errorf("%s answers %d", path, code)
+		}
+		mustNotHave(t, page, "<script>document", "<img", "\x1b", "\x00", "\u202e", "<!--")
+	}
+	_, cast := get(t, c, s.base()+"/x/"+r.ID+"/cast")
+	mustNotHave(t, cast, "<script>", "\x1b")
+}
+
+// TestChangesArePushed follows the page as a browser does, until a change that
+// happens meanwhile arrives.
+func TestChangesArePushed(t *testing.T) {
+	l := looktest.Open(t)
+	b, _, running := looktest.Night(t, l)
+	s := serve(t, Options{Ledger: l})
+	c := enter(t, s)
+	resp, err := c.Get(s.base() + "/live/")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer resp.Body.Close()
+	lines := bufio.NewScanner(resp.Body)
+	lines.Buffer(nil, 8<<20)
+	waitLine(t, lines, "Watch the build")
+	running.Out("a new line of output\n")
+	waitLine(t, lines, "a new line of output")
+	running.Exit(0)
+	b.Sync()
+	waitLine(t, lines, "2 commands")
+}
+
+func waitLine(t *testing.T, lines *bufio.Scanner, text string) {
+	t.Helper()
+	for lines.Scan() {
+		if strings.Contains(lines.Text(), text) {
+			return
+		}
+	}
+	t.Fatalf("the page ended before %q came: %v", text, lines.Err())
+}
+
+// TestTenThousandExecutions keeps the page usable: a bounded page, and quickly
+// made. The bound is generous; the numbers are in the log.
+func TestTenThousandExecutions(t *testing.T) {
+	if testing.Short() {
+		t.Skip("writes 30,000 events")
+	}
+	l := looktest.Open(t)
+	b := looktest.NewBook(t, l, time.Now().Add(-10*time.Hour))
+	for i := range 10_000 {
+		r := b.Start("/root", "", fmt.Sprintf("echo number %d", i))
+		b.Wait(3 * time.Second)
+		if i < 9_900 {
+			r.Exit(i % 7 / 6)
+		}
+	}
+	b.Sync()
+	s := serve(t, Options{Ledger: l})
+	c := enter(t, s)
+	last, err := l.LastSeq(t.Context())
+	if err != nil || s.live.WaitFor(t.Context(), last) != nil {
+		t.Fatal("the page did not catch up", err)
+	}
+	for _, path := range []string{"/", "/?page=150", "/?q=number+99", "/?show=failed", "/s/" + b.Session, "/?at=9000"} {
+		get(t, c, s.base()+path) // the first look at a moment folds up to it
+		began := time.Now()
+		code, page := get(t, c, s.base()+path)
+		took := time.Since(began)
+		t.Logf("%-40s %d bytes in %v", path, len(page), took)
+		if code != http.StatusOK || len(page) > 2<<20 || took > 20*time.Second {
+			t.Errorf("%s: %d, %d bytes, %v", path, code, len(page), took)
+		}
+	}
+}
+
+// TestAFloodIsBounded floods a running command, and looks at the page meanwhile.
+func TestAFloodIsBounded(t *testing.T) {
+	l := looktest.Open(t)
+	b, _, running := looktest.Night(t, l)
+	s := serve(t, Options{Ledger: l})
+	c := enter(t, s)
+	line := strings.Repeat("x", 200) + "\n"
+	for range 200 {
+		running.Out(strings.Repeat(line, 300))
+	}
+	running.Out("the end of the flood\n")
+	b.Sync()
+	_, page := get(t, c, s.base()+"/?pin=1&open="+running.ID)
+	mustHave(t, page, "the end of the flood")
+	if len(page) > 1<<20 {
+		t.Errorf("the page has %d bytes", len(page))
+	}
+}
