@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"strings"
 
+	"github.com/yieldlog/yieldlog/events"
 	"github.com/yieldlog/yieldlog/producers"
 	"github.com/yieldlog/yieldlog/replay"
 )
@@ -36,6 +37,9 @@ func (s *Server) execTool() *tool {
 			{name: "name", kind: kindString, text: "Label for people"},
 			{name: "yield_ms", kind: kindInteger, min: minInteger, text: "Answer after this long at the latest; default 5000, 0 at once"},
 			{name: "timeout_ms", kind: kindInteger, text: "Kill the command after this long; default 0: never"},
+			{name: "tty", kind: kindBoolean, text: "Run in a terminal; its output is in tty, and Ctrl-C is input \\u0003"},
+			{name: "rows", kind: kindInteger, min: 1, text: "Of the terminal; default 24"},
+			{name: "cols", kind: kindInteger, min: 1, text: "Default 80"},
 			{name: "max_output_bytes", kind: kindInteger, min: 1, text: "Most bytes of each stream in the answer; a cut shows head and tail"},
 			ownerParam,
 		},
@@ -104,6 +108,28 @@ func (s *Server) request(c *call) producers.Request {
 		Stdin: a.text("stdin"), CloseStdin: a.flag("close_stdin", false),
 		Yield:   a.millis("yield_ms", producers.DefaultDelay),
 		Timeout: a.millis("timeout_ms", producers.DefaultDelay),
+		TTY:     terminal(a),
 		Client:  c.meta.client, Trace: c.meta.trace,
+	}
+}
+
+// The size of a terminal whose call names none, and the largest.
+const (
+	defaultRows, defaultCols = 24, 80
+	maxRows, maxCols         = 200, 500
+)
+
+// terminal is the terminal that the arguments ask for, or nil.
+func terminal(a arguments) *events.Size {
+	if !a.flag("tty", false) {
+		return nil
+	}
+	return a.size()
+}
+
+func (a arguments) size() *events.Size {
+	return &events.Size{
+		Rows: int(min(a.integer("rows", defaultRows), maxRows)),
+		Cols: int(min(a.integer("cols", defaultCols), maxCols)),
 	}
 }

@@ -208,6 +208,29 @@ func TestReadBeyondTheEnd(t *testing.T) {
 	}
 }
 
+func TestReadRendered(t *testing.T) {
+	c := newCaller(t, liveServer(t, nil))
+	id := c.exec(`printf '1%%\r50%%\r100%%\n\033[31mred\033[0m\n'`).ProcessID
+	if got := c.call("read", map[string]any{"process_id": id}); *got.Stdout != "1%\r50%\r100%\n\x1b[31mred\x1b[0m\n" {
+		t.Errorf("raw: %q", *got.Stdout)
+	}
+	if got := c.call("read", map[string]any{"process_id": id, "rendered": true}); *got.Stdout != "100%\nred\n" {
+		t.Errorf("rendered: %q", *got.Stdout)
+	}
+}
+
+func TestTerminal(t *testing.T) {
+	c := newCaller(t, liveServer(t, nil))
+	got := c.exec("stty size; printf 'a\\033[2Jb'", "tty", true, "rows", 10, "cols", 40)
+	if got.Status != "completed" || got.TTY == nil || !strings.HasPrefix(*got.TTY, "10 40\r\n") {
+		t.Fatalf("got %+v", got)
+	}
+	screen := c.call("read", map[string]any{"process_id": got.ProcessID, "rendered": true})
+	if screen.TTY == nil || strings.TrimSpace(*screen.TTY) != "b" {
+		t.Errorf("the screen is %+v", screen)
+	}
+}
+
 func TestStop(t *testing.T) {
 	c := newCaller(t, liveServer(t, nil))
 	id := c.exec("sleep 600", "yield_ms", 0).ProcessID

@@ -39,6 +39,9 @@ type observation struct {
 	Descendants []events.Descendant `json:"descendants,omitempty"`
 	Message     string              `json:"message,omitempty"`
 	Error       string              `json:"error,omitempty"`
+
+	// rendered shows the output as a person would see it.
+	rendered bool
 }
 
 // omitted is a range of output offsets.
@@ -106,6 +109,26 @@ func (s *Server) fit(ctx context.Context, p projections.Process, o observation, 
 	}
 }
 
+// screenBytes is how much of a terminal's output its screen is made from. What
+// was drawn before that and never again is missing.
+const screenBytes = 256 << 10
+
+// screen answers with what the command's terminal shows now.
+func (s *Server) screen(ctx context.Context, p projections.Process) (reply, error) {
+	page, err := s.opts.Pages(ctx, p.Session, p.Execution, replay.PageRequest{
+		Newest: true, Limit: screenBytes, Streams: []events.Kind{events.KindTTY}, End: p.Offset, Final: p.Settled != nil,
+	})
+	if err != nil {
+		return reply{}, fmt.Errorf("reading the terminal of %s: %w", p.Execution, err)
+	}
+	var o observation
+	o.facts(p, time.Now())
+	o.page(page, []events.Kind{events.KindTTY}, true)
+	*o.TTY = replay.Screen(page.TTY, *p.Requested.TTY)
+	o.Truncated, o.Omitted = false, nil
+	return answer(o), nil
+}
+
 // outputLimit is the bytes of one stream that an answer may hold.
 func (s *Server) outputLimit(asked int) int {
 	limit := s.opts.MaxOutputBytes
@@ -156,6 +179,9 @@ func (o *observation) page(page replay.Page, streams []events.Kind, tty bool) {
 			return nil
 		}
 		s := string(data)
+		if o.rendered {
+			s = replay.Plain(data)
+		}
 		return &s
 	}
 	o.Stdout = show(events.KindStdout, page.Stdout)

@@ -18,6 +18,7 @@ func (s *Server) readTool() *tool {
 			{name: "max_output_bytes", kind: kindInteger, min: 1, text: "Most bytes of each stream"},
 			{name: "streams", kind: kindString, def: "both", enum: []string{"both", "stdout", "stderr"}},
 			{name: "tail_lines", kind: kindInteger, min: 1, text: "Only the last lines"},
+			{name: "rendered", kind: kindBoolean, text: "As seen: escapes dropped, overwritten lines once; of a tty its screen"},
 			ownerParam,
 		},
 		output: observationSchema("process_id"),
@@ -40,7 +41,11 @@ func (s *Server) read(ctx context.Context, c *call) (reply, error) {
 	if !ok {
 		return unknown(id), nil
 	}
-	return s.observe(ctx, p, observation{}, replay.PageRequest{
+	rendered := c.args.flag("rendered", false)
+	if rendered && p.Requested.TTY != nil && p.Offset > 0 {
+		return s.screen(ctx, p)
+	}
+	return s.observe(ctx, p, observation{rendered: rendered}, replay.PageRequest{
 		From:      c.args.integer("since_seq", 0),
 		Newest:    !c.args.has("since_seq"),
 		Limit:     c.args.limit(),

@@ -17,6 +17,8 @@ func (s *Server) writeTool() *tool {
 			{name: "input", kind: kindString, required: true, text: "Text"},
 			{name: "newline", kind: kindBoolean, def: false, text: "Append a newline"},
 			{name: "close_stdin", kind: kindBoolean, text: "Close stdin after that"},
+			{name: "rows", kind: kindInteger, min: 1, text: "Resize the terminal, with cols"},
+			{name: "cols", kind: kindInteger, min: 1},
 			ownerParam,
 		},
 		output: object(map[string]any{"process_id": "string", "ok": "boolean", "bytes": "integer", "error": "string"}, "process_id"),
@@ -38,7 +40,11 @@ func (s *Server) write(ctx context.Context, c *call) (reply, error) {
 	if c.args.flag("newline", false) {
 		input += "\n"
 	}
-	err := s.opts.Session.Write(ctx, c.args.owner(), id, producers.Input{Data: []byte(input), Close: c.args.flag("close_stdin", false)})
+	in := producers.Input{Data: []byte(input), Close: c.args.flag("close_stdin", false)}
+	if c.args.has("rows") || c.args.has("cols") {
+		in.Resize = c.args.size()
+	}
+	err := s.opts.Session.Write(ctx, c.args.owner(), id, in)
 	switch {
 	case err == nil:
 		return answer(written{ProcessID: id, OK: true, Bytes: len(input)}), nil

@@ -1,0 +1,52 @@
+package replay
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+
+	"github.com/yieldlog/yieldlog/events"
+)
+
+func TestPlain(t *testing.T) {
+	var bar strings.Builder
+	for i := range 101 {
+		fmt.Fprintf(&bar, "\rprogress %d%%", i)
+	}
+	for in, want := range map[string]string{
+		"":                                 "",
+		"a\nb":                             "a\nb",
+		"a\r\nb\r\n":                       "a\nb\n",
+		bar.String() + "\ndone\n":          "progress 100%\ndone\n",
+		"long line\rshort\n":               "shortline\n",
+		"abc\b\bX\n":                       "aXc\n",
+		"\x1b[1;31mred\x1b[0m \x1b]0;t\a.": "red .",
+		"\xff\n":                           "\uFFFD\n",
+	} {
+		if got := Plain([]byte(in)); got != want {
+			t.Errorf("%q: %q, want %q", in, got, want)
+		}
+	}
+}
+
+func TestScreen(t *testing.T) {
+	size := events.Size{Rows: 5, Cols: 20}
+	for in, want := range map[string]string{
+		"a\r\nb":                      "a\nb",
+		"1\r\n2\r\n3\r\n4\r\n5\r\n6":  "2\n3\n4\n5\n6",
+		"x\x1b[2J\x1b[H\x1b[3;4Hdown": "\n\n   down",
+		"asks\x1b[6n\x1b[c":           "asks",
+	} {
+		if got := Screen([]byte(in), size); got != want {
+			t.Errorf("%q: %q, want %q", in, got, want)
+		}
+	}
+}
+
+func FuzzScreen(f *testing.F) {
+	f.Add([]byte("\x1b[6n\x1b[?25l\x1b(0lqk"))
+	f.Fuzz(func(_ *testing.T, data []byte) {
+		Screen(data, events.Size{Rows: 3, Cols: 7})
+		Plain(data)
+	})
+}
