@@ -4,7 +4,6 @@ import (
 	"errors"
 	"fmt"
 	"os"
-	"path/filepath"
 	"strings"
 )
 
@@ -20,7 +19,7 @@ func (l *Ledger) ClaimSession(session string) (*Claim, error) {
 	if err := os.MkdirAll(dir, 0o700); err != nil {
 		return nil, fmt.Errorf("claiming session %s: %w", session, err)
 	}
-	path := filepath.Join(dir, session+".lock")
+	path := stateDir(l.opts.Dir).session(session)
 	for {
 		f, err := lockFile(path, true)
 		if errors.Is(err, errLocked) {
@@ -41,6 +40,15 @@ func (c *Claim) Release() {
 	// Removed before it is unlocked: who opened it meanwhile sees that it is gone.
 	_ = os.Remove(c.lock.Name())
 	_ = c.lock.Close()
+}
+
+// Alive reports whether a living process holds the session's claim.
+func (l *Ledger) Alive(session string) bool {
+	f, err := lockFile(stateDir(l.opts.Dir).session(session), false)
+	if err == nil {
+		_ = f.Close() // it was only tried
+	}
+	return errors.Is(err, errLocked)
 }
 
 func sameFile(f *os.File, path string) bool {

@@ -4,6 +4,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"sync"
+	"time"
 
 	"github.com/nats-io/nats.go"
 )
@@ -15,24 +17,48 @@ var ErrNoSession = errors.New("no process serves the session")
 // cannot reach them.
 const controlRoot = "control."
 
+// answerGrace is what requests in flight have when their session ends.
+const answerGrace = 2 * time.Second
+
 // Serve answers requests to a session until stop is called. Each request runs
-// on a goroutine of its own, with a context that ends with stop.
+// on a goroutine of its own. stop takes no more requests and gives those in
+// flight a moment to be answered before their context ends.
 func (l *Ledger) Serve(session string, h func(ctx context.Context, req []byte) []byte) (stop func(), err error) {
 	ctx, cancel := context.WithCancel(context.Background())
+	var (
+		mu     sync.Mutex
+		closed bool
+		flying sync.WaitGroup
+	)
 	sub, err := l.store.nc.Subscribe(controlRoot+session, func(m *nats.Msg) {
-		go func() {
+		mu.Lock()
+		defer mu.Unlock()
+		if closed {
+			return // as if it had come after the unsubscribe
+		}
+		flying.Go(func() {
 			if err := m.Respond(h(ctx, m.Data)); err != nil {
 				l.opts.Logger.Warn("answering a control request", "session", session, "error", err)
 			}
-		}()
+		})
 	})
 	if err != nil {
 		cancel()
 		return nil, fmt.Errorf("serving session %s: %w", session, err)
 	}
 	return func() {
-		cancel()
 		_ = sub.Unsubscribe() // fails only when the connection is gone
+		mu.Lock()
+		closed = true
+		mu.Unlock()
+		answered := make(chan struct{})
+		go func() { flying.Wait(); close(answered) }()
+		select {
+		case <-answered:
+			_ = l.store.nc.FlushTimeout(answerGrace) // as before
+		case <-time.After(answerGrace):
+		}
+		cancel()
 	}, nil
 }
 
@@ -40,38 +66,18 @@ func (l *Ledger) Serve(session string, h func(ctx context.Context, req []byte) [
 // answer, or [ErrNoSession]. A request whose host died is sent again, so it may
 // arrive twice: requests must bear that. It ends with ctx at the latest.
 func (l *Ledger) Ask(ctx context.Context, session string, req []byte) ([]byte, error) {
-	for {
-		answer, err := l.askOnce(ctx, session, req)
+	// A session that lives and does not answer is about to find the new host.
+	for began := time.Now(); ; pause(ctx, passPause) {
+		m, err := once(ctx, l, func(ctx context.Context) (*nats.Msg, error) {
+			return l.store.nc.RequestWithContext(ctx, controlRoot+session, req)
+		})
 		switch {
 		case err == nil:
-			return answer, nil
-		case errors.Is(err, nats.ErrNoResponders):
+			return m.Data, nil
+		case errors.Is(err, nats.ErrNoResponders) && (!l.Alive(session) || time.Since(began) > patience):
 			return nil, ErrNoSession
 		case ctx.Err() != nil || !passes(err):
 			return nil, fmt.Errorf("asking session %s: %w", session, err)
 		}
-		pause(ctx, passPause)
 	}
-}
-
-func (l *Ledger) askOnce(ctx context.Context, session string, req []byte) ([]byte, error) {
-	run, cancel := context.WithCancel(ctx)
-	defer cancel()
-	lost, forget := l.store.onLost()
-	defer forget()
-	go func() { // ends with askOnce
-		select {
-		case <-lost:
-			cancel()
-		case <-run.Done():
-		}
-	}()
-	m, err := l.store.nc.RequestWithContext(run, controlRoot+session, req)
-	if err != nil {
-		if run.Err() != nil && ctx.Err() == nil {
-			return nil, errBehind
-		}
-		return nil, err
-	}
-	return m.Data, nil
 }

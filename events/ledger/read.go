@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"iter"
+	"time"
 
 	"github.com/nats-io/nats.go/jetstream"
 	"github.com/synadia-io/orbit.go/jetstreamext"
@@ -31,7 +32,9 @@ type Raw struct {
 
 // LastSeq is the sequence of the newest lifecycle event, 0 when there is none.
 func (l *Ledger) LastSeq(ctx context.Context) (uint64, error) {
-	s, err := l.store.js.Stream(ctx, lifecycleStream)
+	s, err := patiently(ctx, l, func(ctx context.Context) (jetstream.Stream, error) {
+		return l.store.js.Stream(ctx, lifecycleStream)
+	})
 	if err != nil {
 		return 0, fmt.Errorf("asking for the last sequence: %w", err)
 	}
@@ -89,37 +92,54 @@ func (l *Ledger) ReadRaw(ctx context.Context, f events.Filter, from, to uint64) 
 
 // scan is the messages of a stream whose subject matches, from a sequence to
 // the end as it is when it gets there. It fetches about so many bytes at first,
-// and more each time.
+// and more each time. It goes on with a new host when the old one dies.
 func (l *Ledger) scan(ctx context.Context, stream, subject string, from uint64, fetch int) iter.Seq2[Raw, error] {
 	return func(yield func(Raw, error) bool) {
-		next := max(from, 1)
+		next, progress := max(from, 1), time.Now()
 		for ; ; fetch = min(2*fetch, batchBytes) {
-			got := 0
-			batch, err := jetstreamext.GetBatch(ctx, l.store.js, stream, batchMessages,
-				jetstreamext.GetBatchSeq(next), jetstreamext.GetBatchSubject(subject), jetstreamext.GetBatchMaxBytes(fetch))
-			if err != nil {
-				yield(Raw{}, fmt.Errorf("reading %s from sequence %d: %w", stream, next, err))
+			began := next
+			more, err := once(ctx, l, func(ctx context.Context) (bool, error) {
+				return l.batch(ctx, stream, subject, &next, fetch, yield)
+			})
+			if next > began {
+				progress = time.Now()
+			}
+			switch {
+			case err == nil && more:
+			case err == nil:
 				return
-			}
-			for m, err := range batch {
-				if errors.Is(err, jetstreamext.ErrNoMessages) {
-					return
-				}
-				if err != nil {
-					yield(Raw{}, fmt.Errorf("reading %s from sequence %d: %w", stream, next, err))
-					return
-				}
-				got++
-				next = m.Sequence + 1
-				if !yield(raw(m), nil) {
-					return
-				}
-			}
-			if got == 0 {
+			case passes(err) && ctx.Err() == nil && time.Since(progress) < patience:
+				pause(ctx, passPause)
+			default:
+				yield(Raw{}, fmt.Errorf("reading %s from sequence %d: %w", stream, next, err))
 				return
 			}
 		}
 	}
+}
+
+// batch yields the next messages and moves next behind them. more is false at
+// the end of the stream, and when the reader stopped.
+func (l *Ledger) batch(ctx context.Context, stream, subject string, next *uint64, fetch int, yield func(Raw, error) bool) (more bool, err error) {
+	batch, err := jetstreamext.GetBatch(ctx, l.store.js, stream, batchMessages,
+		jetstreamext.GetBatchSeq(*next), jetstreamext.GetBatchSubject(subject), jetstreamext.GetBatchMaxBytes(fetch))
+	if err != nil {
+		return false, err
+	}
+	for m, err := range batch {
+		if errors.Is(err, jetstreamext.ErrNoMessages) {
+			return false, nil
+		}
+		if err != nil {
+			return false, err
+		}
+		*next = m.Sequence + 1
+		more = true
+		if !yield(raw(m), nil) {
+			return false, nil
+		}
+	}
+	return more, nil
 }
 
 func raw(m *jetstream.RawStreamMsg) Raw {
@@ -128,11 +148,13 @@ func raw(m *jetstream.RawStreamMsg) Raw {
 
 // last is the newest message of a subject, which may have wildcards, or errNoMessage.
 func (l *Ledger) last(ctx context.Context, stream, subject string) (Raw, error) {
-	s, err := l.store.js.Stream(ctx, stream)
-	if err != nil {
-		return Raw{}, fmt.Errorf("reading %s: %w", stream, err)
-	}
-	m, err := s.GetLastMsgForSubject(ctx, subject)
+	m, err := patiently(ctx, l, func(ctx context.Context) (*jetstream.RawStreamMsg, error) {
+		s, err := l.store.js.Stream(ctx, stream)
+		if err != nil {
+			return nil, err
+		}
+		return s.GetLastMsgForSubject(ctx, subject)
+	})
 	if errors.Is(err, jetstream.ErrMsgNotFound) {
 		return Raw{}, errNoMessage
 	}
@@ -144,31 +166,25 @@ func (l *Ledger) last(ctx context.Context, stream, subject string) (Raw, error) 
 
 // next is the first message at or after a sequence whose subject matches, or errNoMessage.
 func (l *Ledger) next(ctx context.Context, stream, subject string, from uint64) (Raw, error) {
-	for r, err := range l.first(ctx, stream, subject, from) {
-		return r, err
-	}
-	return Raw{}, errNoMessage
-}
-
-func (l *Ledger) first(ctx context.Context, stream, subject string, from uint64) iter.Seq2[Raw, error] {
-	return func(yield func(Raw, error) bool) {
+	r, err := patiently(ctx, l, func(ctx context.Context) (Raw, error) {
 		batch, err := jetstreamext.GetBatch(ctx, l.store.js, stream, 1,
 			jetstreamext.GetBatchSeq(max(from, 1)), jetstreamext.GetBatchSubject(subject))
 		if err != nil {
-			yield(Raw{}, fmt.Errorf("reading %s: %w", stream, err))
-			return
+			return Raw{}, err
 		}
 		for m, err := range batch {
 			if errors.Is(err, jetstreamext.ErrNoMessages) {
-				return
+				break
 			}
 			if err != nil {
-				yield(Raw{}, fmt.Errorf("reading %s: %w", stream, err))
-				return
+				return Raw{}, err
 			}
-			if !yield(raw(m), nil) {
-				return
-			}
+			return raw(m), nil
 		}
+		return Raw{}, errNoMessage
+	})
+	if err != nil && !errors.Is(err, errNoMessage) {
+		err = fmt.Errorf("reading %s: %w", stream, err)
 	}
+	return r, err
 }

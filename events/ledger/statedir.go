@@ -24,15 +24,16 @@ import (
 //	refused-TIME/     what a refused open left behind
 type stateDir string
 
-func (d stateDir) file(name string) string { return filepath.Join(string(d), name) }
-func (d stateDir) hostLock() string        { return d.file("host.lock") }
-func (d stateDir) running() string         { return d.file("running") }
-func (d stateDir) endpoint() string        { return d.file("endpoint.json") }
-func (d stateDir) credentials() string     { return d.file("credentials.json") }
-func (d stateDir) marker() string          { return d.file("streams.json") }
-func (d stateDir) store() string           { return d.file("store") }
-func (d stateDir) sessions() string        { return d.file("sessions") }
-func (d stateDir) cursors() string         { return d.file("cursors") }
+func (d stateDir) file(name string) string  { return filepath.Join(string(d), name) }
+func (d stateDir) hostLock() string         { return d.file("host.lock") }
+func (d stateDir) running() string          { return d.file("running") }
+func (d stateDir) endpoint() string         { return d.file("endpoint.json") }
+func (d stateDir) credentials() string      { return d.file("credentials.json") }
+func (d stateDir) marker() string           { return d.file("streams.json") }
+func (d stateDir) store() string            { return d.file("store") }
+func (d stateDir) sessions() string         { return d.file("sessions") }
+func (d stateDir) cursors() string          { return d.file("cursors") }
+func (d stateDir) session(id string) string { return filepath.Join(d.sessions(), id+".lock") }
 
 // streams is where JetStream keeps the streams of the ledger's account.
 func (d stateDir) streams() string {
