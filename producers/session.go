@@ -174,8 +174,10 @@ func (s *Session) close(ctx context.Context, reason string, grace time.Duration)
 	s.mu.Unlock()
 	defer family.leave()
 
+	// Requests are answered to the end: what they wait for ends here.
+	err := s.endAll(ctx, grace)
 	s.silent()
-	if err := s.endAll(ctx, grace); err != nil {
+	if err != nil {
 		return fmt.Errorf("closing session %s: %w", s.id, err)
 	}
 	s.sweep(ctx, grace)
