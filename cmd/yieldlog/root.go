@@ -42,8 +42,14 @@ replayable ledger of everything that happened.
 	root.PersistentFlags().BoolVar(&a.json, "json", false, "print JSON, with its schema version")
 	root.PersistentFlags().BoolVarP(&a.verbose, "verbose", "v", false, "log more to stderr")
 	root.AddCommand(
+		newMCP(a),
+		newExec(a),
+		newPs(a),
+		newShow(a),
+		newStop(a),
 		newLogs(a),
 		newEvents(a),
+		newDemo(a),
 		newServe(a),
 		newOn(a),
 		newSubscriber(a),

@@ -1,0 +1,199 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/yieldlog/yieldlog/events"
+	"github.com/yieldlog/yieldlog/events/ledger"
+)
+
+func newDemo(a *app) *cobra.Command {
+	return &cobra.Command{
+		Use:   "demo",
+		Short: "See it work: yield, crash, recover, replay; in a temporary directory",
+		Args:  usageArgs(cobra.NoArgs),
+		RunE: func(c *cobra.Command, _ []string) (err error) {
+			dir, err := os.MkdirTemp("", "yieldlog-demo-")
+			if err != nil {
+				return fmt.Errorf("making a directory: %w", err)
+			}
+			defer func() { err = errors.Join(err, os.RemoveAll(dir)) }()
+			d := &demo{app: &app{in: a.in, out: a.out, err: a.err, dir: filepath.Join(dir, "state")}}
+			return d.run(c.Context())
+		},
+	}
+}
+
+// patience bounds what the demo waits for.
+const demoPatience = 30 * time.Second
+
+// A demo tells the main job, end to end: a client of its own talks to real
+// servers, and one of them is killed.
+type demo struct {
+	app    *app
+	server *demoServer
+}
+
+func (d *demo) run(ctx context.Context) (err error) {
+	if d.server, err = startDemoServer(ctx, d.app.dir); err != nil {
+		return err
+	}
+	for _, scene := range []func(context.Context) error{d.fast, d.long, d.crash, d.recovered, d.replayed} {
+		if err := scene(ctx); err != nil {
+			return errors.Join(err, d.server.process.Cancel())
+		}
+	}
+	return nil
+}
+
+func (d *demo) title(n int, text string) {
+	fmt.Fprintf(d.app.out, "\n%d. %s\n\n", n, text)
+}
+
+func (d *demo) say(format string, args ...any) {
+	fmt.Fprintf(d.app.out, "   "+format+"\n", args...)
+}
+
+// quote shows output, indented.
+func (d *demo) quote(output string) {
+	for line := range strings.Lines(output) {
+		fmt.Fprintf(d.app.out, "     | %s", line)
+	}
+}
+
+func (d *demo) exec(command string, yield time.Duration) (demoAnswer, error) {
+	d.say("exec %q, yield_ms %d", command, yield.Milliseconds())
+	return d.server.call("exec", map[string]any{
+		"command": command, "yield_ms": yield.Milliseconds(), "side_effects": []string{"NONE"},
+	})
+}
+
+func (d *demo) fast(context.Context) error {
+	d.title(1, "A fast command answers at once")
+	r, err := d.exec("echo hello, ledger", 5*time.Second)
+	if err != nil {
+		return err
+	}
+	d.say("-> %s, exit code %d, in %d ms", r.Status, *r.ExitCode, r.DurationMS)
+	d.quote(r.Stdout)
+	return nil
+}
+
+func (d *demo) long(context.Context) error {
+	d.title(2, "A long one yields: the call returns, the command goes on")
+	r, err := d.exec("for i in 1 2 3 4 5; do echo step $i; sleep 0.3; done", 400*time.Millisecond)
+	if err != nil {
+		return err
+	}
+	d.say("-> %s, with the handle %s and what there is so far", r.Status, shortID(r.ProcessID))
+	d.quote(r.Stdout)
+	for r.Status == "backgrounded" || r.Status == "running" {
+		id, next := r.ProcessID, r.NextSeq
+		if r, err = d.server.call("wait", map[string]any{"process_id": id, "timeout_ms": 600}); err != nil {
+			return err
+		}
+		more, err := d.server.call("read", map[string]any{"process_id": id, "since_seq": next})
+		if err != nil {
+			return err
+		}
+		r.NextSeq = more.NextSeq
+		d.say("wait, and read from byte %d on -> %s", next, r.Status)
+		d.quote(more.Stdout)
+	}
+	return nil
+}
+
+func (d *demo) crash(ctx context.Context) error {
+	d.title(3, "The server is killed with -9 while a command runs")
+	r, err := d.exec("echo precious output; sleep 600", 400*time.Millisecond)
+	if err != nil {
+		return err
+	}
+	d.say("-> %s, pid %d", r.Status, r.PID)
+	pid, err := d.serverPID(ctx)
+	if err != nil {
+		return err
+	}
+	server, err := os.FindProcess(pid)
+	if err != nil {
+		return fmt.Errorf("finding the server: %w", err)
+	}
+	if err := server.Kill(); err != nil {
+		return fmt.Errorf("killing the server: %w", err)
+	}
+	_ = d.server.close() // it was killed: it ended badly, as it should
+	d.say("kill -9 %d: the server is gone", pid)
+	for deadline := time.Now().Add(demoPatience); alive(r.PID); time.Sleep(10 * time.Millisecond) {
+		if time.Now().After(deadline) {
+			return fmt.Errorf("process %d outlived its server", r.PID)
+		}
+	}
+	d.say("and so is its command, pid %d: nothing is orphaned", r.PID)
+	return nil
+}
+
+// serverPID is the process of the session that was opened last.
+func (d *demo) serverPID(ctx context.Context) (pid int, err error) {
+	err = d.app.reading(ctx, func(l *ledger.Ledger) error {
+		for e, err := range l.Read(ctx, events.Filter{Kind: events.KindOpened}, 1, 0) {
+			if err != nil {
+				return fmt.Errorf("reading the ledger: %w", err)
+			}
+			if b, ok := e.Body.(events.Opened); ok {
+				pid = b.PID
+			}
+		}
+		return nil
+	})
+	return pid, err
+}
+
+func (d *demo) recovered(ctx context.Context) (err error) {
+	d.title(4, "A new server opens the ledger, and says what was lost")
+	if d.server, err = startDemoServer(ctx, d.app.dir); err != nil {
+		return err
+	}
+	if err := d.server.close(); err != nil {
+		return err
+	}
+	return d.app.reading(ctx, func(l *ledger.Ledger) error {
+		processes, err := foldProcesses(ctx, l, events.Filter{}, "")
+		if err != nil {
+			return err
+		}
+		list := pick(processes, false, 0)
+		if len(list) != 3 || list[0].Status != events.StatusLost {
+			return fmt.Errorf("the ledger does not name what was lost: %d executions", len(list))
+		}
+		d.say("$ yieldlog ps")
+		return d.app.printProcesses(list)
+	})
+}
+
+func (d *demo) replayed(ctx context.Context) error {
+	d.title(5, "Everything that was printed is still there, the lost command's too")
+	return d.app.reading(ctx, func(l *ledger.Ledger) error {
+		processes, err := foldProcesses(ctx, l, events.Filter{}, "")
+		if err != nil {
+			return err
+		}
+		for _, p := range pick(processes, false, 2) {
+			var out strings.Builder
+			pr := &printer{ledger: l, id: named{p.Session, p.Execution}, out: &out, err: &out}
+			if err := pr.catchUp(ctx); err != nil {
+				return err
+			}
+			d.say("$ yieldlog logs %s    # %s", shortID(p.Execution), stateWords(p))
+			d.quote(out.String())
+		}
+		return nil
+	})
+}

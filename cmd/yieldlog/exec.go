@@ -1,0 +1,136 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math"
+	"os"
+	"os/signal"
+	"strings"
+	"syscall"
+
+	"github.com/spf13/cobra"
+	"mvdan.cc/sh/v3/syntax"
+
+	"github.com/yieldlog/yieldlog/events"
+	"github.com/yieldlog/yieldlog/producers"
+	"github.com/yieldlog/yieldlog/projections"
+)
+
+// exitNotStarted is the status of exec when its command could not start.
+const exitNotStarted = 125
+
+func newExec(a *app) *cobra.Command {
+	var r producers.Request
+	c := &cobra.Command{
+		Use:   "exec [flags] -- COMMAND [ARG...]",
+		Short: "Run a command from here, recorded, and exit with its status",
+		Long: `Run a command from the terminal and record it as an agent's would be.
+
+One argument is a shell command; several are a program and its arguments. The
+standard input goes to the command, and so do SIGINT, SIGTERM, SIGHUP and
+SIGQUIT. The exit status is the command's, 128 and the number after a signal,
+and 125 when it could not be started.`,
+		Args: usageArgs(cobra.MinimumNArgs(1)),
+		RunE: func(c *cobra.Command, args []string) error {
+			command, err := commandText(args)
+			if err != nil {
+				return usageError{err}
+			}
+			r.Command = command
+			return a.exec(c.Context(), r)
+		},
+	}
+	c.Flags().StringVar(&r.Name, "name", "", "a label for people")
+	c.Flags().StringVar(&r.Cwd, "cwd", "", "the directory to run in")
+	c.Flags().DurationVar(&r.Timeout, "timeout", producers.DefaultDelay, "end the command after this time; 0 is never")
+	// The command's own flags come after its name.
+	c.Flags().SetInterspersed(false)
+	return c
+}
+
+// commandText is the arguments as text for the shell.
+func commandText(args []string) (string, error) {
+	if len(args) == 1 {
+		return args[0], nil
+	}
+	quoted := make([]string, 0, len(args))
+	for _, arg := range args {
+		q, err := syntax.Quote(arg, syntax.LangPOSIX)
+		if err != nil {
+			return "", fmt.Errorf("quoting %q: %w", arg, err)
+		}
+		quoted = append(quoted, q)
+	}
+	return strings.Join(quoted, " "), nil
+}
+
+// exec runs one command in a session of its own. Its output is printed from
+// the ledger, so what the terminal shows is what a replay will show.
+func (a *app) exec(ctx context.Context, r producers.Request) (err error) {
+	cfg, _, err := a.config()
+	if err != nil {
+		return err
+	}
+	// The user asks for the command, nobody waits for a handle.
+	cfg.MaxYield, r.Yield = math.MaxInt64, math.MaxInt64
+	cfg.Blocked, r.SideEffects = nil, []string{"OTHER"}
+	// Signals are for the command: they end it, and so end this.
+	ctx, cancel := context.WithCancel(context.WithoutCancel(ctx))
+	defer cancel()
+	signals := make(chan os.Signal, 4)
+	signal.Notify(signals, os.Interrupt, syscall.SIGTERM, syscall.SIGHUP, syscall.SIGQUIT)
+	defer signal.Stop(signals)
+
+	v, err := a.openLive(ctx, cfg, "exec")
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, v.close(ctx, "done")) }()
+	t := newTerminal(a, v)
+	defer v.ledger.Tap(t.see)()
+	go t.passSignals(ctx, cancel, signals)
+	printed := make(chan error, 1)
+	go func() { printed <- t.print(ctx) }()
+	result, err := v.session.Exec(ctx, r)
+	close(t.over)
+	if err = errors.Join(err, <-printed); err != nil {
+		return fmt.Errorf("running the command: %w", err)
+	}
+	return a.execStatus(ctx, v, result)
+}
+
+// execStatus is the command's end as the end of this process.
+func (a *app) execStatus(ctx context.Context, v *live, r producers.Result) error {
+	if r.Outcome == producers.Refused {
+		fmt.Fprintln(a.err, "yieldlog:", r.Refusal)
+		return statusError{exitNotStarted}
+	}
+	if err := v.engine.WaitFor(ctx, r.Seq); err != nil {
+		return fmt.Errorf("waiting for the end: %w", err)
+	}
+	var p projections.Process
+	v.engine.View(func() { p, _ = v.processes.Get(r.Execution) })
+	if p.Settled == nil {
+		return fmt.Errorf("%s did not end", r.Execution)
+	}
+	if t := p.Settled.Termination; t != events.TermExited && t != events.TermSignal && t != events.TermStopped {
+		fmt.Fprintf(a.err, "yieldlog: %s\n", describeEnd(*p.Settled))
+	}
+	return exitOf(*p.Settled)
+}
+
+// exitOf is the settlement as an exit status, nil for 0.
+func exitOf(s events.Settled) error {
+	switch {
+	case s.ExitCode == nil:
+		return statusError{1}
+	case *s.ExitCode == 0:
+		return nil
+	case *s.ExitCode < 0:
+		return statusError{128 - *s.ExitCode}
+	default:
+		return statusError{*s.ExitCode}
+	}
+}

@@ -1,0 +1,57 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/yieldlog/yieldlog/events"
+	"github.com/yieldlog/yieldlog/events/ledger"
+	"github.com/yieldlog/yieldlog/guardian"
+	"github.com/yieldlog/yieldlog/producers"
+	"github.com/yieldlog/yieldlog/projections"
+	"github.com/yieldlog/yieldlog/replay"
+)
+
+// closeGrace bounds the end of a session: everything is stopped and settled in it.
+const closeGrace = 10 * time.Second
+
+// A live is a session of this process: its ledger, the folds that follow it,
+// and the session that writes it.
+type live struct {
+	ledger    *ledger.Ledger
+	engine    *replay.Engine
+	processes *projections.Processes
+	session   *producers.Session
+}
+
+// openLive opens the ledger and a session. The folds see what this process
+// appends, which is everything that its session is about.
+func (a *app) openLive(ctx context.Context, cfg producers.Config, program string, folds ...projections.Fold) (*live, error) {
+	l, err := a.openLedger(ctx, cfg)
+	if err != nil {
+		return nil, err
+	}
+	v := &live{ledger: l, processes: projections.NewProcesses()}
+	v.engine = replay.NewEngine(append(folds, v.processes)...)
+	l.Tap(v.engine.Apply)
+	v.session, err = producers.OpenSession(ctx, l, cfg, events.Opened{Program: program, Version: buildVersion()})
+	if err != nil {
+		return nil, errors.Join(fmt.Errorf("opening a session: %w", err), l.Close())
+	}
+	return v, nil
+}
+
+// close ends the session, and the ledger after it. The context of the command
+// may be over: that is why it closes. A lost guardian leaves no time.
+func (v *live) close(ctx context.Context, reason string) error {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), closeGrace)
+	defer cancel()
+	select {
+	case <-guardian.Lost():
+		return errors.Join(v.session.CloseAtOnce(ctx, "the guardian died"), v.ledger.Close())
+	default:
+		return errors.Join(v.session.Close(ctx, reason), v.ledger.Close())
+	}
+}

@@ -1,0 +1,91 @@
+package main
+
+import (
+	"context"
+	"crypto/rand"
+	"errors"
+	"fmt"
+	"net"
+	"os"
+
+	"github.com/spf13/cobra"
+
+	"github.com/yieldlog/yieldlog/guardian"
+	"github.com/yieldlog/yieldlog/mcp"
+	"github.com/yieldlog/yieldlog/replay"
+)
+
+func newMCP(a *app) *cobra.Command {
+	var address string
+	c := &cobra.Command{
+		Use:   "mcp",
+		Short: "Serve an MCP client over standard input and output",
+		Long: `Serve an MCP client over standard input and output, until the input ends.
+
+With --http the server listens instead; the bearer token is $YIELDLOG_HTTP_TOKEN,
+or a new one that is printed to stderr.`,
+		Args: usageArgs(cobra.NoArgs),
+		RunE: func(c *cobra.Command, _ []string) error {
+			return a.serveMCP(c.Context(), address)
+		},
+	}
+	c.Flags().StringVar(&address, "http", "", "listen here for streamable HTTP, for example 127.0.0.1:7800")
+	return c
+}
+
+func (a *app) serveMCP(ctx context.Context, address string) (err error) {
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	go func() { // ends with serveMCP
+		select {
+		case <-guardian.Lost():
+			cancel()
+		case <-ctx.Done():
+		}
+	}()
+	cfg, _, err := a.config()
+	if err != nil {
+		return err
+	}
+	tails := mcp.NewTails()
+	v, err := a.openLive(ctx, cfg, "mcp", tails)
+	if err != nil {
+		return err
+	}
+	defer func() {
+		reason := "the client left"
+		if ctx.Err() != nil {
+			reason = "signalled"
+		}
+		err = errors.Join(err, v.close(ctx, reason))
+	}()
+	server := mcp.New(mcp.Options{
+		Version: buildVersion(), Session: v.session, Facts: v.engine, Processes: v.processes, Tails: tails,
+		Pages: func(ctx context.Context, session, execution string, r replay.PageRequest) (replay.Page, error) {
+			return replay.ReadPage(ctx, v.ledger, session, execution, r)
+		},
+		MaxOutputBytes: cfg.MaxOutputBytes, Logger: a.logger(),
+	})
+	if address != "" {
+		return a.serveHTTP(ctx, address, server)
+	}
+	if err := server.ServeStdio(ctx, a.in, a.out); err != nil && ctx.Err() == nil {
+		return fmt.Errorf("serving the client: %w", err)
+	}
+	return nil
+}
+
+// serveHTTP listens, and tells the client's user where and with what token.
+func (a *app) serveHTTP(ctx context.Context, address string, server *mcp.Server) error {
+	l, err := net.Listen("tcp", address)
+	if err != nil {
+		return usageError{fmt.Errorf("listening on %s: %w", address, err)}
+	}
+	token := os.Getenv("YIELDLOG_HTTP_TOKEN")
+	if token == "" {
+		token = rand.Text()
+		fmt.Fprintf(a.err, "yieldlog: the token is %s\n", token)
+	}
+	fmt.Fprintf(a.err, "yieldlog: serving http://%s/mcp\n", l.Addr())
+	return server.ServeHTTP(ctx, l, token)
+}

@@ -1,0 +1,147 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"strings"
+	"text/tabwriter"
+
+	"github.com/spf13/cobra"
+
+	"github.com/yieldlog/yieldlog/events"
+	"github.com/yieldlog/yieldlog/events/ledger"
+	"github.com/yieldlog/yieldlog/projections"
+)
+
+func newShow(a *app) *cobra.Command {
+	var (
+		tail int
+		at   string
+	)
+	c := &cobra.Command{
+		Use:               "show ID",
+		Short:             "Print one execution: its facts, and the end of its output",
+		Args:              usageArgs(cobra.ExactArgs(1)),
+		ValidArgsFunction: a.completeIDs,
+		RunE: func(c *cobra.Command, args []string) error {
+			return a.reading(c.Context(), func(l *ledger.Ledger) error {
+				id, err := resolveExecution(c.Context(), l, args[0])
+				if err != nil {
+					return err
+				}
+				p, err := foldExecution(c.Context(), l, id, at)
+				if err != nil {
+					return err
+				}
+				if a.json {
+					return a.printJSON("process", jsonProcess(p))
+				}
+				if err := a.printFacts(p); err != nil {
+					return err
+				}
+				return a.printTail(c.Context(), l, p, tail)
+			})
+		},
+	}
+	c.Flags().IntVarP(&tail, "tail", "n", 20, "the last lines of the output; 0 is none")
+	c.Flags().StringVar(&at, "at", "", "as it was at a sequence or a time")
+	return c
+}
+
+// foldExecution is one execution's facts, now or as they were.
+func foldExecution(ctx context.Context, l *ledger.Ledger, id named, at string) (projections.Process, error) {
+	processes, err := foldProcesses(ctx, l, events.Filter{Session: id.session, ID: id.execution}, at)
+	if err != nil {
+		return projections.Process{}, err
+	}
+	p, ok := processes.Get(id.execution)
+	if !ok {
+		return p, fmt.Errorf("%w: %s was not there yet", errNotFound, id.execution)
+	}
+	return p, nil
+}
+
+func (a *app) printFacts(p projections.Process) error {
+	w := tabwriter.NewWriter(a.out, 0, 0, 2, ' ', 0)
+	fact := func(name, format string, args ...any) { fmt.Fprintf(w, "%s\t%s\n", name, fmt.Sprintf(format, args...)) }
+	fact("execution", "%s", p.Execution)
+	fact("session", "%s", p.Session)
+	fact("owner", "%s", p.Owner)
+	if p.Requested.Name != "" {
+		fact("name", "%s", oneLine(p.Requested.Name, 200))
+	}
+	fact("command", "%s", oneLine(p.Requested.Command, 2000))
+	fact("directory", "%s", p.Requested.Cwd)
+	fact("declared", "%s", strings.Join(p.Requested.SideEffects, ", "))
+	fact("requested", "%s", p.RequestedAt.Local().Format("2006-01-02 15:04:05.000"))
+	if p.PID != 0 {
+		fact("pid", "%d", p.PID)
+	}
+	if p.Yielded {
+		fact("yielded", "after %s", duration(p.YieldedAt.Sub(p.RequestedAt)))
+	}
+	fact("state", "%s", stateWords(p))
+	if p.Refused != nil {
+		fact("refused", "%s", oneLine(p.Refused.Message, 500))
+	}
+	if s := p.Settled; s != nil {
+		settledFacts(fact, *s)
+	}
+	for _, anomaly := range p.Anomalies {
+		fact("anomaly", "%s", anomaly)
+	}
+	return w.Flush()
+}
+
+func settledFacts(fact func(name, format string, args ...any), s events.Settled) {
+	fact("outcome", "%s", s.Outcome)
+	fact("took", "%s", millis(s.DurationMS))
+	fact("output", "%s (stdout %s, stderr %s)", size(s.Offset), size(s.Stdout.Bytes), size(s.Stderr.Bytes))
+	if s.Error != "" {
+		fact("error", "%s", oneLine(s.Error, 500))
+	}
+	for _, d := range s.Descendants {
+		fact("outlived it", "pid %d, %s", d.PID, oneLine(d.Name, 80))
+	}
+}
+
+// tailBytes is how much of the end of the output is looked at for its last lines.
+const tailBytes = 64 << 10
+
+// printTail prints the last lines of the output, of all its streams in order.
+func (a *app) printTail(ctx context.Context, l *ledger.Ledger, p projections.Process, lines int) error {
+	if lines <= 0 {
+		return nil
+	}
+	end := int64(-1)
+	if p.Settled != nil {
+		end = p.Settled.Offset
+	}
+	var tail []byte
+	for e, err := range l.Output(ctx, p.Session, p.Execution, max(0, p.Offset-tailBytes), end) {
+		if err != nil {
+			return fmt.Errorf("reading the output: %w", err)
+		}
+		if out, ok := e.Body.(events.Output); ok {
+			tail = append(tail, out.Data...)
+		}
+	}
+	if len(tail) == 0 {
+		return nil
+	}
+	_, err := io.WriteString(a.out, "\n"+lastLines(string(tail), lines))
+	return err
+}
+
+// lastLines is the end of s, from a line's beginning, with a newline at its end.
+func lastLines(s string, n int) string {
+	s = strings.TrimSuffix(s, "\n")
+	at := len(s)
+	for range n {
+		if at = strings.LastIndexByte(s[:at], '\n'); at < 0 {
+			return s + "\n"
+		}
+	}
+	return s[at+1:] + "\n"
+}
