@@ -9,6 +9,8 @@
 //   - [Timeline] is a history as it looked, [Player] shows it with its timing, and
 //     [TextWriter], [WriteAsciicast], [WriteMarkdown] and [WriteEventLines] write it.
 //
+//   - [Search] finds lines in commands and output.
+//
 //   - [Verify] proves a ledger, or names what is wrong with it.
 //
 // The package starts no goroutine that outlives a call.
