@@ -9,6 +9,15 @@ import (
 	"github.com/yieldlog/yieldlog/events"
 )
 
+const (
+	// recordMost bounds the wait for a request's append: a ledger that stalls
+	// refuses new work.
+	recordMost = 5 * time.Second
+	// yieldMost bounds the wait for a yield's append: the call then answers
+	// without it, and the event stays queued.
+	yieldMost = 2 * time.Second
+)
+
 // Exec runs a command. It returns when the command is settled, when its yield
 // delay is over (the command then runs on), or when it was refused. A ctx that
 // ends before that ends the command, and is the error; after that it has no effect.
@@ -72,13 +81,32 @@ func (s *Session) judge(ctx context.Context, r Request, running int) (*execution
 	}
 	r.Cwd = dir
 	e := newExecution(s, r)
-	// The append is not given up with the call: what may be on disk must be settled.
-	ev, err := s.ledger.Append(context.WithoutCancel(ctx), s.event(e.owner, e.id, s.requested(r)))
+	wait, done := context.WithTimeout(ctx, recordMost)
+	defer done()
+	ev, err := s.ledger.Append(wait, s.event(e.owner, e.id, s.requested(r)))
 	if err != nil {
-		return nil, &refusal{Reason: "ledger", Message: fmt.Sprintf("the command was not started: it could not be recorded: %v", err)}
+		return nil, s.unrecorded(ctx, e, r, err)
 	}
 	e.reached(ev.Seq)
 	return e, nil
+}
+
+// unrecorded refuses a request whose append was not acknowledged in time. It
+// may still reach the ledger; its refusal is queued behind it.
+func (s *Session) unrecorded(ctx context.Context, e *execution, r Request, err error) *refusal {
+	no := &refusal{Reason: "ledger", Message: fmt.Sprintf("the command was not started, because it could not be recorded: %v", err)}
+	if ctx.Err() != nil {
+		no = &refusal{Reason: "cancelled", Message: "the call was cancelled before the command started"}
+	}
+	asked := s.requested(r)
+	wait, done := context.WithTimeout(context.WithoutCancel(ctx), time.Second)
+	defer done()
+	fact := events.Refused{Reason: no.Reason, Message: no.Message, Request: &asked}
+	if err := s.ledger.Post(wait, s.event(e.owner, e.id, fact), nil); err != nil {
+		s.log.Warn("recording a refusal", "execution", e.id, "error", err)
+	}
+	no.recorded = true
+	return no
 }
 
 // requested is what the ledger keeps of a request.
@@ -94,8 +122,8 @@ func (s *Session) requested(r Request) events.Requested {
 // refuse records a refusal and says what the caller is told.
 func (s *Session) refuse(ctx context.Context, r Request, no *refusal) (Result, error) {
 	res := Result{Execution: events.NewID(), Outcome: Refused, Refusal: no.Message, Reason: no.Reason}
-	if no.Reason == "ledger" { // which cannot be recorded
-		return res, nil
+	if no.recorded || no.Reason == "ledger" { // which cannot be recorded
+		return res, context.Cause(ctx)
 	}
 	asked := s.requested(r)
 	ev, err := s.ledger.Append(ctx, s.event(r.Owner, res.Execution, events.Refused{Reason: no.Reason, Message: no.Message, Request: &asked}))

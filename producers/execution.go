@@ -218,7 +218,9 @@ func (e *execution) yield(ctx context.Context) error {
 	if started {
 		e.leaveLane()
 	}
-	ev, err := e.session.ledger.Append(context.WithoutCancel(ctx), e.event(events.Yielded{Offset: offset, ElapsedMS: elapsed.Milliseconds()}))
+	wait, done := context.WithTimeout(context.WithoutCancel(ctx), yieldMost)
+	defer done()
+	ev, err := e.session.ledger.Append(wait, e.event(events.Yielded{Offset: offset, ElapsedMS: elapsed.Milliseconds()}))
 	if err == nil {
 		e.reached(ev.Seq)
 		return nil
@@ -240,7 +242,7 @@ func (e *execution) result() (Result, error) {
 		r.Outcome, r.Refusal, r.Reason = Refused, e.refused.Message, e.refused.Reason
 	case over:
 		r.Outcome = Settled
-	case e.proc == nil:
+	case e.proc == nil && !e.settling:
 		r.Outcome = Queued
 	}
 	return r, nil

@@ -164,7 +164,7 @@ func (e *execution) settle() {
 	e.settled, _ = end.(events.Settled)
 	e.seq = max(e.seq, ev.Seq)
 	e.overAt = time.Now()
-	e.request = Request{Owner: e.owner} // commands, inputs and environments are not kept
+	e.request, e.proc, e.in, e.out, e.timers = Request{}, nil, nil, nil, nil // a handle is kept, and it is small
 	e.mu.Unlock()
 	e.session.retire(e, no != nil)
 }

@@ -6,7 +6,10 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"os/exec"
+	"runtime"
 	"strings"
+	"syscall"
 	"testing"
 	"time"
 
@@ -237,5 +240,72 @@ func TestAStoppedJobIsKilledAllTheSame(t *testing.T) {
 	}
 	if n := b.ended(id); n.Signal != "SIGKILL" {
 		t.Errorf("%+v", n.Settled)
+	}
+}
+
+func TestAPidThatWasGivenAwayIsLeftAlone(t *testing.T) {
+	m := marker()
+	c := exec.Command("sleep", m)
+	if err := c.Start(); err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = c.Process.Kill(); _ = c.Wait() }()
+	r, ok := look(c.Process.Pid)
+	if !ok {
+		t.Fatal("it does not run")
+	}
+	old := r.kinsman
+	old.start--
+	old.signal(syscall.SIGKILL)
+	if left := remains(nil, map[int]uint64{old.pid: old.start}, nil); len(left) != 0 {
+		t.Errorf("taken for a process of a dead session: %v", left)
+	}
+	if left := remains(nil, map[int]uint64{old.pid: r.start}, nil); len(left) != 1 {
+		t.Errorf("not found by pid and start time: %v", left)
+	}
+	if r, ok := look(old.pid); !ok || r.zombie {
+		t.Error("a stranger was killed")
+	}
+}
+
+func TestZombiesHoldNoStopUp(t *testing.T) {
+	b := newBench(t, func(c *Config) { c.AllowBackground = true })
+	m := marker()
+	// The sleep has a child that it never reaps.
+	id := b.background("sh -c 'true & echo ready; exec sleep " + m + "'; :")
+	b.prints(id, "ready")
+	if _, err := b.Stop(t.Context(), "", id, StopOptions{ForceAfter: patience}); err != nil {
+		t.Fatal(err)
+	}
+	if n := b.ended(id); n.Signal != "SIGTERM" {
+		t.Errorf("%+v", n.Settled)
+	}
+	gone(t, m)
+}
+
+func TestASessionLeavesNoGoroutine(t *testing.T) {
+	b := newBench(t)
+	b.run(request("echo x"))
+	b.background("sleep 600", func(r *Request) { r.Stdin = strings.Repeat("x", 1<<20) })
+	b.background("sleep 600", onTerminal)
+	if err := b.Close(t.Context(), "over"); err != nil {
+		t.Fatal(err)
+	}
+	const own = "created by github.com/yieldlog/yieldlog/producers."
+	for deadline := time.Now().Add(patience); ; time.Sleep(5 * time.Millisecond) {
+		stacks := make([]byte, 1<<20)
+		stacks = stacks[:runtime.Stack(stacks, true)]
+		var left []string
+		for _, s := range strings.Split(string(stacks), "\n\n") {
+			if strings.Contains(s, own) {
+				left = append(left, s)
+			}
+		}
+		if len(left) == 0 {
+			return
+		}
+		if time.Now().After(deadline) {
+			t.Fatalf("left behind:\n%s", strings.Join(left, "\n\n"))
+		}
 	}
 }
