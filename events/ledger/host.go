@@ -56,15 +56,18 @@ func openHost(ctx context.Context, o Options, lock *os.File) (*host, error) {
 	if h.marker, err = h.dir.readMarker(); err != nil {
 		return nil, err
 	}
-	names, torn, err := inspect(h.dir, h.marker)
+	in, err := inspect(h.dir, h.marker, o.Sync == SyncRelaxed)
 	if err != nil {
 		return nil, err
 	}
-	aside, err := setAside(h.dir, names, torn)
+	if err := in.err(); err != nil {
+		return nil, err
+	}
+	aside, err := setAside(h.dir, in.names, in.torn)
 	if err != nil {
 		return nil, err
 	}
-	if err := h.openChecked(ctx, names); err != nil {
+	if err := h.openChecked(ctx, in.names); err != nil {
 		return nil, h.refuse(err, aside)
 	}
 	h.cleanup.Go(func() {
@@ -87,7 +90,7 @@ func (h *host) openChecked(ctx context.Context, names []string) error {
 	if err := h.reviveStreams(ctx, names); err != nil {
 		return err
 	}
-	if err := checkStreams(ctx, h.js, names); err != nil {
+	if err := checkStreams(ctx, h.js, h.marker, names); err != nil {
 		return err
 	}
 	if err := h.adopt(names); err != nil {

@@ -8,6 +8,8 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"slices"
+	"strconv"
 	"strings"
 	"time"
 
@@ -20,80 +22,144 @@ import (
 // the store, every stream must be there with nothing lost, or the copies are put
 // back and the open is refused.
 
-// inspect fails when opening the store would lose events. It changes nothing.
-// It returns the streams to expect, and the blocks with a torn end.
-func inspect(dir stateDir, m *marker) (names, torn []string, err error) {
-	names, err = streamNames(dir, m)
-	if err != nil {
-		return nil, nil, err
+// An inspection is what was found before an open.
+type inspection struct {
+	names  []string // the streams to expect
+	torn   []string // the blocks with a torn end
+	faults []fault
+}
+
+// A fault is damage that an open must not touch.
+type fault struct {
+	stream, block string // block is a path, or "" when it is the stream's
+	text          string
+}
+
+func (f fault) Error() string { return f.text }
+
+// inspect looks for what would make an open lose events. It changes nothing.
+// relaxed says that a power cut may have taken the end of a stream.
+func inspect(dir stateDir, m *marker, relaxed bool) (inspection, error) {
+	var in inspection
+	var err error
+	if in.names, err = streamNames(dir, m); err != nil {
+		return in, err
 	}
 	_, statErr := os.Stat(dir.running())
 	unclean := statErr == nil
 	segments := m.segments()
-	for _, name := range names {
+	for _, name := range in.names {
 		sealed := isSegment(name) && len(segments) > 0 && name != segments[len(segments)-1]
-		t, err := inspectStream(dir, name, unclean && !sealed)
-		if err != nil {
-			return nil, nil, err
-		}
-		torn = append(torn, t...)
+		in.stream(dir, m, name, unclean && !sealed, relaxed)
 	}
-	return names, torn, nil
+	return in, nil
 }
 
-// streamNames joins the streams of the marker with those on disk. A stream that
-// the marker names must be on disk.
+func (in *inspection) fault(stream, block, format string, args ...any) {
+	in.faults = append(in.faults, fault{stream: stream, block: block, text: fmt.Sprintf(format, args...)})
+}
+
+// err joins the faults into the refusal of an open.
+func (in *inspection) err() error {
+	if len(in.faults) == 0 {
+		return nil
+	}
+	errs := make([]error, len(in.faults))
+	for i, f := range in.faults {
+		errs[i] = f
+	}
+	return fmt.Errorf("%w; nothing was changed: %w", ErrDamaged, errors.Join(errs...))
+}
+
+// streamNames joins the streams of the marker with those on disk.
 func streamNames(dir stateDir, m *marker) ([]string, error) {
 	names := append([]string(nil), m.Streams...)
-	for _, n := range names {
-		if _, err := os.Stat(dir.stream(n)); err != nil {
-			return nil, damaged("stream %s is listed in %s, but its folder %s is missing; put the folder back from a backup or from the newest aside-* or refused-* folder in %s",
-				n, dir.marker(), dir.stream(n), string(dir))
-		}
-	}
 	ents, err := os.ReadDir(dir.streams())
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return nil, fmt.Errorf("listing streams: %w", err)
 	}
 	for _, e := range ents {
-		if e.IsDir() && !strings.HasPrefix(e.Name(), ".") && !m.has(e.Name()) {
+		if m.has(e.Name()) || !e.IsDir() || strings.HasPrefix(e.Name(), ".") {
+			continue
+		}
+		// A stream whose creation was cut off before its description was written holds nothing.
+		if _, err := os.Stat(filepath.Join(dir.stream(e.Name()), "meta.inf")); err == nil {
 			names = append(names, e.Name())
 		}
 	}
 	return names, nil
 }
 
-// inspectStream checks that every block can be read and, when JetStream is going
-// to rebuild the index or all is set, that no block is damaged before its end.
-func inspectStream(dir stateDir, name string, all bool) (torn []string, err error) {
+// repairHint is what to do about damage inside a block.
+const repairHint = "put the block back from a backup, or run `yieldlog doctor --repair`, which keeps a copy and drops nothing but the damaged records"
+
+// stream checks that every block of a stream can be read and, when JetStream is
+// going to rebuild the index or all is set, that none is damaged before its end.
+func (in *inspection) stream(dir stateDir, m *marker, name string, all, relaxed bool) {
 	folder := dir.stream(name)
 	paths, err := blocks(folder)
 	if err != nil {
-		return nil, damaged("the blocks of stream %s cannot be listed (%v); make them readable", name, err)
+		in.fault(name, "", "the blocks of stream %s, which %s lists, cannot be read (%v); make them readable, or put the folder back from a backup or from the newest aside-* or refused-* folder in %s",
+			name, dir.marker(), err, string(dir))
+		return
 	}
-	scan := all || !indexFresh(folder, name)
+	ix := readIndex(folder, name)
+	scan := all || !ix.fresh
+	var last uint64
 	for i, p := range paths {
+		if i > 0 {
+			in.gap(m, name, paths[i-1], p)
+		}
 		if !scan {
 			if err := readable(p); err != nil {
-				return nil, damaged("block %s cannot be read (%v); make it readable, or put it back from a backup", p, err)
+				in.unreadable(name, p, err)
 			}
 			continue
 		}
-		r, err := scanBlock(p, name)
-		if err != nil {
-			return nil, damaged("block %s cannot be read (%v); make it readable, or put it back from a backup", p, err)
+		r, ok := in.block(name, p, i == len(paths)-1)
+		if !ok {
+			return
 		}
-		switch last := i == len(paths)-1; {
-		case r.damage == "":
-		case r.torn && last:
-			torn = append(torn, p)
-		default:
-			return nil, damaged("block %s has a %s, after %d good records; put it back from a backup, or run `yieldlog doctor --repair`, which keeps a copy of the block and drops the damaged records alone",
-				p, r.damage, r.records)
+		last = max(last, r.last)
+	}
+	if scan && last < ix.last && !relaxed && len(paths) > 0 {
+		block := paths[len(paths)-1]
+		in.fault(name, block, "block %s was cut off: it ends with sequence %d, and stream %s had %d; %s", block, last, name, ix.last, repairHint)
+	}
+}
+
+// block scans one block. Only the last one may have a torn end.
+func (in *inspection) block(stream, path string, last bool) (blockScan, bool) {
+	r, err := scanBlock(path, stream)
+	switch {
+	case err != nil:
+		in.unreadable(stream, path, err)
+		return r, false
+	case r.damage == "":
+	case r.torn && last:
+		in.torn = append(in.torn, path)
+	default:
+		in.fault(stream, path, "block %s has a %s, after %d good records; %s", path, r.damage, r.records, repairHint)
+		return r, false
+	}
+	return r, true
+}
+
+func (in *inspection) unreadable(stream, path string, err error) {
+	in.fault(stream, path, "block %s cannot be read (%v); make it readable, or put it back from a backup", path, err)
+}
+
+// gap checks that no block is missing between two.
+func (in *inspection) gap(m *marker, stream, before, after string) {
+	for n := blockNumber(before) + 1; n < blockNumber(after); n++ {
+		path := filepath.Join(filepath.Dir(after), strconv.Itoa(n)+".blk")
+		if !slices.Contains(m.Missing, missingBlock(stream, n)) {
+			in.fault(stream, path, "block %s is missing; %s", path, repairHint)
 		}
 	}
-	return torn, nil
 }
+
+func missingBlock(stream string, n int) string { return stream + "/" + strconv.Itoa(n) }
 
 func readable(path string) error {
 	f, err := os.Open(path)
@@ -140,22 +206,13 @@ func copyStream(from, to string, torn []string) error {
 		if e.IsDir() {
 			return os.MkdirAll(q, 0o700)
 		}
-		if strings.HasSuffix(p, ".blk") && !contains(torn, p) {
+		if strings.HasSuffix(p, ".blk") && !slices.Contains(torn, p) {
 			if os.Link(p, q) == nil {
 				return nil // a file system without links gets a real copy
 			}
 		}
 		return copyFile(p, q)
 	})
-}
-
-func contains(list []string, s string) bool {
-	for _, l := range list {
-		if l == s {
-			return true
-		}
-	}
-	return false
 }
 
 func copyFile(from, to string) (err error) {
@@ -174,7 +231,7 @@ func copyFile(from, to string) (err error) {
 }
 
 // checkStreams fails unless every stream came back with nothing lost.
-func checkStreams(ctx context.Context, js jetstream.JetStream, names []string) error {
+func checkStreams(ctx context.Context, js jetstream.JetStream, m *marker, names []string) error {
 	for _, n := range names {
 		s, err := js.Stream(ctx, n)
 		if err != nil {
@@ -184,6 +241,9 @@ func checkStreams(ctx context.Context, js jetstream.JetStream, names []string) e
 		i, err := s.Info(ctx, jetstream.WithDeletedDetails(true))
 		if err != nil {
 			return damaged("stream %s does not answer: %v", n, err)
+		}
+		if first := i.State.FirstSeq; first > 2 && len(m.Missing) == 0 {
+			return damaged("stream %s begins with sequence %d: its first blocks are missing", n, first)
 		}
 		if l := i.State.Lost; l != nil && len(l.Msgs) > 0 {
 			return damaged("stream %s lost %d events, from sequence %d on", n, len(l.Msgs), l.Msgs[0])

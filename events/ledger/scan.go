@@ -4,10 +4,8 @@ import (
 	"bytes"
 	"crypto/sha256"
 	"encoding/binary"
-	"errors"
 	"fmt"
 	"hash"
-	"io/fs"
 	"os"
 	"path/filepath"
 	"slices"
@@ -38,6 +36,8 @@ type blockScan struct {
 	path string
 	// records counts the records whose checksum holds, before the damage.
 	records int
+	// last is the sequence of the last of them.
+	last uint64
 	// damage says what is wrong, or is empty.
 	damage string
 	// torn says that nothing but the last record of the block is damaged: a
@@ -48,9 +48,6 @@ type blockScan struct {
 // blocks lists the block files of a stream in order.
 func blocks(streamDir string) ([]string, error) {
 	ents, err := os.ReadDir(filepath.Join(streamDir, "msgs"))
-	if errors.Is(err, fs.ErrNotExist) {
-		return nil, nil
-	}
 	if err != nil {
 		return nil, err
 	}
@@ -82,10 +79,11 @@ func scanBlock(path, stream string) (blockScan, error) {
 		rec, why := record(b[off:], h)
 		if why != "" {
 			r.damage = fmt.Sprintf("%s at byte %d", why, off)
-			r.torn = !anyRecord(b[off+1:], h)
+			r.torn = nextRecord(b[off+1:], h) < 0
 			return r, nil
 		}
 		r.records++
+		r.last = max(r.last, sequence(rec))
 		off += len(rec)
 	}
 	return r, nil
@@ -131,53 +129,85 @@ func record(b []byte, h hash.Hash) (rec []byte, why string) {
 	return b[:size], ""
 }
 
-// anyRecord reports whether a whole record starts anywhere in b. The first
-// bytes of the subject tell almost every other position apart.
-func anyRecord(b []byte, h hash.Hash) bool {
+// sequence is the sequence of a whole record, 0 of one that holds no message.
+func sequence(rec []byte) uint64 {
+	seq := binary.LittleEndian.Uint64(rec[4:])
+	if seq&(1<<62|1<<63) != 0 { // a tombstone, or an erased message
+		return 0
+	}
+	return seq
+}
+
+// nextRecord is where the first whole record in b starts, or -1. The first bytes
+// of the subject tell almost every other position apart.
+func nextRecord(b []byte, h hash.Hash) int {
 	for off := 0; off+recordHeader+recordSum <= len(b); off++ {
 		if s := b[off+recordHeader:]; !bytes.HasPrefix(s, eventStart) && !bytes.HasPrefix(s, markStart) {
 			continue
 		}
 		if _, why := record(b[off:], h); why == "" {
-			return true
+			return off
 		}
 	}
-	return false
+	return -1
 }
 
 // One of these begins every subject that is stored in the ledger.
 var eventStart, markStart = []byte(events.SubjectRoot + "."), []byte(segmentMark)
 
-// indexFresh reports whether JetStream will trust the index of a stream. If it
-// will not, it reads every block again, and a rebuild can destroy what follows
-// a damaged byte.
-func indexFresh(streamDir, stream string) bool {
-	idx, err := os.ReadFile(filepath.Join(streamDir, "msgs", "index.db"))
-	if err != nil || len(idx) < 32 {
-		return false
+// An index is what can be told of JetStream's index of a stream.
+type index struct {
+	// fresh says that JetStream will trust it. If it will not, it reads every
+	// block again, and a rebuild can destroy what follows a damaged byte.
+	fresh bool
+	// last is the last sequence of the stream when it was written, 0 when there
+	// is no readable index.
+	last uint64
+}
+
+func readIndex(streamDir, stream string) index {
+	b, err := os.ReadFile(filepath.Join(streamDir, "msgs", "index.db"))
+	if err != nil || len(b) < 32 {
+		return index{}
 	}
-	body, sum := idx[:len(idx)-recordSum], idx[len(idx)-recordSum:]
+	body, sum := b[:len(b)-recordSum], b[len(b)-recordSum:]
 	key := sha256.Sum256([]byte(stream))
 	h, err := highwayhash.NewDigest64(key[:])
 	if err != nil {
-		return false
+		panic(err) // the key has the right length
 	}
 	_, _ = h.Write(body)
 	if !bytes.Equal(h.Sum(nil), sum) {
-		return false
+		return index{}
 	}
 	paths, err := blocks(streamDir)
 	if err != nil || len(paths) == 0 {
-		return false
+		return index{}
 	}
-	// The index ends with the number of the last block and its last checksum.
+	// It ends with the number of the last block and its last checksum.
 	last := paths[len(paths)-1]
-	n, _ := strconv.ParseUint(strings.TrimSuffix(filepath.Base(last), ".blk"), 10, 64)
 	tail, err := lastBytes(last, recordSum)
-	if err != nil {
-		return false
+	fresh := err == nil && bytes.HasSuffix(body, append(binary.AppendUvarint(nil, uint64(blockNumber(last))), tail...))
+	return index{fresh: fresh, last: indexLast(body)}
+}
+
+// indexLast reads the last sequence: two bytes of header, then messages, bytes,
+// first sequence, first time (signed, but as long), last sequence.
+func indexLast(body []byte) (last uint64) {
+	b := body[2:]
+	for range 5 {
+		v, n := binary.Uvarint(b)
+		if n <= 0 {
+			return 0
+		}
+		last, b = v, b[n:]
 	}
-	return bytes.HasSuffix(body, append(binary.AppendUvarint(nil, n), tail...))
+	return last
+}
+
+func blockNumber(path string) int {
+	n, _ := strconv.Atoi(strings.TrimSuffix(filepath.Base(path), ".blk"))
+	return n
 }
 
 // lastBytes is the last n bytes of a file, or zeros of a shorter one.

@@ -22,6 +22,7 @@ import (
 //	cursors/NAME.json where the reader NAME goes on; its .lock is locked by it
 //	aside-TIME/       copies of the streams during a careful open
 //	refused-TIME/     what a refused open left behind
+//	damaged-TIME/     blocks as they were before a repair
 type stateDir string
 
 func (d stateDir) file(name string) string  { return filepath.Join(string(d), name) }
@@ -47,6 +48,9 @@ func (d stateDir) stream(name string) string { return filepath.Join(d.streams(),
 type marker struct {
 	Version int      `json:"version"`
 	Streams []string `json:"streams"`
+	// Missing names the blocks, as STREAM/N, that a repair found missing: an
+	// open does not refuse for them again.
+	Missing []string `json:"missing,omitempty"`
 }
 
 func (m *marker) has(name string) bool { return slices.Contains(m.Streams, name) }

@@ -1,0 +1,147 @@
+package ledger
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"time"
+)
+
+// Inspect scans every block of a ledger that nobody has open, and names what is
+// damaged, one line each. It changes nothing. It reads all of the ledger.
+func Inspect(dir string) ([]string, error) {
+	d := stateDir(dir)
+	lock, err := lockFile(d.hostLock(), false)
+	if err != nil {
+		return nil, fmt.Errorf("inspecting the ledger (it must not be in use): %w", err)
+	}
+	defer func() { _ = lock.Close() }()
+	in, _, err := inspectAll(d)
+	if err != nil {
+		return nil, err
+	}
+	lines := make([]string, len(in.faults))
+	for i, f := range in.faults {
+		lines[i] = f.text
+	}
+	return lines, nil
+}
+
+func inspectAll(d stateDir) (inspection, *marker, error) {
+	m, err := d.readMarker()
+	if err != nil {
+		return inspection{}, nil, err
+	}
+	in := inspection{}
+	if in.names, err = streamNames(d, m); err != nil {
+		return in, nil, err
+	}
+	for _, n := range in.names {
+		in.stream(d, m, n, true, false)
+	}
+	return in, m, nil
+}
+
+// Repair makes a damaged ledger openable, which nobody may have open. It keeps
+// each damaged block in a damaged-TIME folder and drops nothing but the records
+// whose checksum is wrong: all others stay. It says what it did, one line each.
+// A block that cannot be read, or a folder that is missing, it cannot repair.
+func Repair(dir string) ([]string, error) {
+	d := stateDir(dir)
+	lock, err := lockFile(d.hostLock(), false)
+	if err != nil {
+		return nil, fmt.Errorf("repairing the ledger (it must not be in use): %w", err)
+	}
+	defer func() { _ = lock.Close() }()
+	kept := d.file("damaged-" + time.Now().UTC().Format("20060102T150405.000000"))
+	var done []string
+	for {
+		// One fault of a stream can hide the next: inspect until there is none.
+		in, m, err := inspectAll(d)
+		if err != nil || len(in.faults) == 0 {
+			return done, err
+		}
+		for _, f := range in.faults {
+			line, err := repairFault(d, m, f, kept)
+			if err != nil {
+				return done, fmt.Errorf("repairing: %w", errors.Join(err, f))
+			}
+			done = append(done, line)
+		}
+	}
+}
+
+var errBeyondRepair = errors.New("this cannot be repaired here")
+
+func repairFault(d stateDir, m *marker, f fault, kept string) (string, error) {
+	if f.block == "" {
+		return "", errBeyondRepair
+	}
+	index := filepath.Join(d.stream(f.stream), "msgs", "index.db")
+	if err := os.Remove(index); err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return "", err
+	}
+	_, err := os.Stat(f.block)
+	if errors.Is(err, fs.ErrNotExist) {
+		m.Missing = append(m.Missing, missingBlock(f.stream, blockNumber(f.block)))
+		return fmt.Sprintf("noted that block %s is missing", f.block), d.writeMarker(m)
+	}
+	if err := readable(f.block); err != nil {
+		return "", errBeyondRepair
+	}
+	r, err := scanBlock(f.block, f.stream)
+	if err != nil {
+		return "", err
+	}
+	if r.damage == "" {
+		return fmt.Sprintf("made the index of stream %s anew, which ended beyond %s", f.stream, f.block), nil
+	}
+	copied := filepath.Join(kept, f.stream, filepath.Base(f.block))
+	if err := os.MkdirAll(filepath.Dir(copied), 0o700); err != nil {
+		return "", err
+	}
+	if err := copyFile(f.block, copied); err != nil {
+		return "", err
+	}
+	dropped, err := dropDamage(f.block, f.stream)
+	if err != nil {
+		return "", err
+	}
+	return fmt.Sprintf("dropped %d damaged bytes from block %s; the block as it was is %s", dropped, f.block, copied), nil
+}
+
+// dropDamage rewrites a block with nothing but its good records, and returns
+// the number of bytes dropped.
+func dropDamage(path, stream string) (int, error) {
+	b, err := os.ReadFile(path)
+	if err != nil {
+		return 0, err
+	}
+	h := blockHash(path, stream)
+	var good []byte
+	for off := 0; off < len(b); {
+		if rec, why := record(b[off:], h); why == "" {
+			good = append(good, rec...)
+			off += len(rec)
+			continue
+		}
+		next := nextRecord(b[off+1:], h)
+		if next < 0 {
+			break
+		}
+		off += 1 + next
+	}
+	tmp := path + ".repair"
+	if err := os.WriteFile(tmp, good, 0o600); err != nil {
+		return 0, err
+	}
+	if err := syncPath(tmp); err != nil {
+		return 0, err
+	}
+	if err := os.Rename(tmp, path); err != nil {
+		return 0, err
+	}
+	return len(b) - len(good), syncPath(filepath.Dir(path))
+}

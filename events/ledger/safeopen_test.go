@@ -1,0 +1,206 @@
+package ledger
+
+import (
+	"crypto/sha256"
+	"errors"
+	"io/fs"
+	"maps"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/yieldlog/yieldlog/events"
+)
+
+const faultEvents = 300
+
+// filled makes a ledger of three and more blocks and closes it.
+func filled(t *testing.T) stateDir {
+	t.Helper()
+	dir := t.TempDir()
+	l, err := Open(t.Context(), Options{Dir: dir, Sync: SyncRelaxed})
+	if err != nil {
+		t.Fatal(err)
+	}
+	notice := strings.Repeat("x", 80_000)
+	for range faultEvents {
+		err := l.Post(t.Context(), event("S", events.NewID(), events.Posted{Notice: notice}), func(_ events.Event, err error) {
+			if err != nil {
+				t.Error(err)
+			}
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := l.Close(); err != nil {
+		t.Fatal(err)
+	}
+	return stateDir(dir)
+}
+
+func count(t *testing.T, l *Ledger) int {
+	t.Helper()
+	n := 0
+	for _, err := range l.ReadRaw(t.Context(), events.Filter{}, 1, 0) {
+		if err != nil {
+			t.Fatal(err)
+		}
+		n++
+	}
+	return n
+}
+
+func flip(t *testing.T, path string, offset int64) {
+	t.Helper()
+	f, err := os.OpenFile(path, os.O_RDWR, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := f.WriteAt([]byte{0xff, 0xee, 0xdd}, offset); err != nil {
+		t.Fatal(err)
+	}
+	if err := f.Close(); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// checksums of the files of the store.
+func checksums(t *testing.T, dir stateDir) map[string][32]byte {
+	t.Helper()
+	sums := map[string][32]byte{}
+	err := filepath.WalkDir(dir.streams(), func(p string, e fs.DirEntry, err error) error {
+		if err != nil || e.IsDir() {
+			return err
+		}
+		b, err := os.ReadFile(p)
+		sums[p] = sha256.Sum256(b)
+		return err
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return sums
+}
+
+// TestFaultsOfTheStore damages a ledger in each way and opens it.
+func TestFaultsOfTheStore(t *testing.T) {
+	must := func(t *testing.T, err error) {
+		t.Helper()
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	stale := func(t *testing.T, d stateDir) {
+		must(t, os.Remove(filepath.Join(d.stream(lifecycleStream), "msgs", "index.db")))
+	}
+	block := func(d stateDir, n string) string {
+		return filepath.Join(d.stream(lifecycleStream), "msgs", n+".blk")
+	}
+	tests := []struct {
+		name string
+		harm func(t *testing.T, d stateDir)
+		// refused is a part of the refusal, or "" when the ledger must open.
+		refused string
+		// events is what must be there: after the repair, if it was refused.
+		events int
+		beyond bool // no repair
+	}{
+		{"intact", func(*testing.T, stateDir) {}, "", faultEvents, false},
+		{"flipped byte, index valid", func(t *testing.T, d stateDir) { flip(t, block(d, "2"), 5000) }, "", faultEvents - 1, false},
+		{"flipped byte, index stale", func(t *testing.T, d stateDir) { flip(t, block(d, "2"), 5000); stale(t, d) }, "2.blk has a bad checksum", faultEvents - 1, false},
+		{"flipped length, index stale", func(t *testing.T, d stateDir) { flip(t, block(d, "1"), 0); stale(t, d) }, "1.blk has a", faultEvents - 1, false},
+		{"flipped byte, unclean stop", func(t *testing.T, d stateDir) {
+			flip(t, block(d, "1"), 5000)
+			must(t, os.WriteFile(d.running(), nil, 0o600))
+		}, "1.blk has a bad checksum", faultEvents - 1, false},
+		{"torn last record, index older", func(t *testing.T, d stateDir) {
+			f, err := os.OpenFile(block(d, "3"), os.O_APPEND|os.O_WRONLY, 0)
+			must(t, err)
+			_, err = f.Write(make([]byte, 777))
+			must(t, errors.Join(err, f.Close()))
+		}, "", faultEvents, false},
+		{"last block cut off", func(t *testing.T, d stateDir) {
+			st, err := os.Stat(block(d, "3"))
+			must(t, err)
+			must(t, os.Truncate(block(d, "3"), st.Size()-100))
+		}, "3.blk was cut off", faultEvents - 1, false},
+		{"block in the middle cut off, index stale", func(t *testing.T, d stateDir) { must(t, os.Truncate(block(d, "2"), 4_000_000)); stale(t, d) }, "2.blk has a cut off record", -1, false},
+		{"block missing", func(t *testing.T, d stateDir) { must(t, os.Remove(block(d, "2"))) }, "2.blk is missing", -1, false},
+		{"block unreadable", func(t *testing.T, d stateDir) {
+			must(t, os.Rename(block(d, "2"), filepath.Join(string(d), "2.blk")))
+			must(t, os.Mkdir(block(d, "2"), 0o700))
+		}, "2.blk cannot be read", 0, true},
+		{"index missing", stale, "", faultEvents, false},
+		{"index damaged", func(t *testing.T, d stateDir) {
+			flip(t, filepath.Join(d.stream(lifecycleStream), "msgs", "index.db"), 20)
+		}, "", faultEvents, false},
+		{"description missing", func(t *testing.T, d stateDir) {
+			must(t, os.Remove(filepath.Join(d.stream(lifecycleStream), "meta.inf")))
+		}, "", faultEvents, false},
+		{"description damaged", func(t *testing.T, d stateDir) {
+			flip(t, filepath.Join(d.stream(lifecycleStream), "meta.inf"), 20)
+		}, "", faultEvents, false},
+		{"stream missing", func(t *testing.T, d stateDir) { must(t, os.RemoveAll(d.stream(lifecycleStream))) }, "stream LIFECYCLE", 0, true},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			d := filled(t)
+			tt.harm(t, d)
+			if tt.refused != "" {
+				refusedTwice(t, d, tt.refused)
+				lines, err := Repair(string(d))
+				if tt.beyond {
+					if err == nil {
+						t.Errorf("repaired what cannot be: %q", lines)
+					}
+					return
+				}
+				if err != nil || len(lines) == 0 {
+					t.Fatalf("repair: %v, %q", err, lines)
+				}
+				t.Log(lines)
+			}
+			l := open(t, string(d))
+			if n := count(t, l); n != tt.events && tt.events >= 0 || n < 100 {
+				t.Errorf("%d events are there, want %d", n, tt.events)
+			}
+			if _, err := l.Append(t.Context(), event("S", "", events.Closed{})); err != nil {
+				t.Error(err)
+			}
+		})
+	}
+}
+
+// refusedTwice opens the ledger twice: both must be refused with the same text,
+// and change nothing.
+func refusedTwice(t *testing.T, d stateDir, text string) {
+	t.Helper()
+	before := checksums(t, d)
+	for range 2 {
+		l, err := Open(t.Context(), Options{Dir: string(d)})
+		if err == nil {
+			_ = l.Close()
+			t.Fatal("the damaged ledger was opened")
+		}
+		if !errors.Is(err, ErrDamaged) || !strings.Contains(err.Error(), text) {
+			t.Fatalf("refused with %q, want %q in it", err, text)
+		}
+	}
+	if !maps.Equal(before, checksums(t, d)) {
+		t.Error("the refused open changed the store")
+	}
+}
+
+func TestInspectNamesTheDamage(t *testing.T) {
+	d := filled(t)
+	if lines, err := Inspect(string(d)); err != nil || len(lines) > 0 {
+		t.Fatalf("inspected an intact ledger: %v, %q", err, lines)
+	}
+	flip(t, filepath.Join(d.stream(lifecycleStream), "msgs", "2.blk"), 5000)
+	lines, err := Inspect(string(d))
+	if err != nil || len(lines) != 1 || !strings.Contains(lines[0], "2.blk") {
+		t.Errorf("inspected %q, %v", lines, err)
+	}
+}
