@@ -3,7 +3,6 @@ package producers
 import (
 	"os"
 	"sync"
-	"sync/atomic"
 	"syscall"
 	"time"
 
@@ -25,13 +24,12 @@ type launch struct {
 // A process is a shell that was started, with its ends of the pipes. Its pid,
 // and so its group's number, is not given to anybody else before release.
 type process struct {
+	native
 	pid     int
 	start   uint64 // kernel start time
 	token   string
 	stdin   *os.File
-	handle  *os.Process // only where there is no fork
 	streams []stream
-	gone    atomic.Bool // the shell was seen to have exited
 
 	mu       sync.Mutex
 	reaped   bool

@@ -11,7 +11,6 @@ import (
 	"os/exec"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/yieldlog/yieldlog/events"
 	"github.com/yieldlog/yieldlog/events/ledger"
@@ -51,7 +50,7 @@ func beVictim(dir string) error {
 			said <- e.Subject
 		}
 	})
-	fmt.Println(s.ID())
+	fmt.Fprintln(os.Stdout, s.ID())
 	for lines := bufio.NewScanner(os.Stdin); lines.Scan(); {
 		res, err := s.Exec(ctx, Request{Command: lines.Text(), SideEffects: []string{"NONE"}})
 		if err != nil {
@@ -60,7 +59,7 @@ func beVictim(dir string) error {
 		if strings.Contains(lines.Text(), "echo") {
 			<-said
 		}
-		fmt.Println(res.Execution)
+		fmt.Fprintln(os.Stdout, res.Execution)
 	}
 	return s.Close(ctx, "end of input")
 }
@@ -183,18 +182,6 @@ func (b *bench) stored(session, id string) ended {
 		es = append(es, e)
 	}
 	return checkRules(b.t, id, append(es, end))
-}
-
-func awaitFile(t *testing.T, path string) {
-	t.Helper()
-	for deadline := time.Now().Add(patience); ; time.Sleep(5 * time.Millisecond) {
-		if _, err := os.Stat(path); err == nil {
-			return
-		}
-		if time.Now().After(deadline) {
-			t.Fatalf("%s did not come", path)
-		}
-	}
 }
 
 func TestALiveSessionIsLeftAlone(t *testing.T) {

@@ -58,7 +58,7 @@ func OpenSession(ctx context.Context, l *ledger.Ledger, cfg Config, opened event
 		claim.Release()
 		return nil, fmt.Errorf("opening session %s: %w", s.id, err)
 	}
-	if s.silent, err = l.Serve(s.id, s.control); err != nil {
+	if s.silent, err = l.Serve(s.id, s.control); err != nil { //nolint:contextcheck // it serves until Close
 		claim.Release()
 		return nil, fmt.Errorf("serving session %s: %w", s.id, err)
 	}
@@ -191,7 +191,7 @@ func (s *Session) close(ctx context.Context, reason string, grace time.Duration)
 // endAll ends every execution and waits until all are settled.
 func (s *Session) endAll(ctx context.Context, grace time.Duration) error {
 	for _, e := range s.running(func(*execution) bool { return true }) {
-		go e.end(stopOrder{cause: events.TermSessionEnded, signal: syscall.SIGTERM, force: grace})
+		go e.end(stopOrder{cause: events.TermSessionEnded, signal: syscall.SIGTERM, force: grace}) //nolint:contextcheck // an execution outlives its call
 	}
 	settled := make(chan struct{})
 	go func() { s.over.Wait(); close(settled) }()

@@ -1,3 +1,5 @@
+//go:build unix
+
 package producers
 
 import (
@@ -265,4 +267,16 @@ func marker() string {
 	defer markers.Unlock()
 	markers.n++
 	return fmt.Sprintf("600.%d%03d", os.Getpid(), markers.n)
+}
+
+func awaitFile(t *testing.T, path string) {
+	t.Helper()
+	for deadline := time.Now().Add(patience); ; time.Sleep(5 * time.Millisecond) {
+		if _, err := os.Stat(path); err == nil {
+			return
+		}
+		if time.Now().After(deadline) {
+			t.Fatalf("%s did not come", path)
+		}
+	}
 }

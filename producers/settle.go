@@ -147,7 +147,7 @@ func (e *execution) settle() {
 	e.facts.Wait()
 	e.out.flush()
 
-	var end events.Body = events.Refused{}
+	var end events.Body
 	if no != nil {
 		end = events.Refused{Reason: no.Reason, Message: no.Message}
 	} else {

@@ -25,6 +25,9 @@ func (kin) strays(func(token string) bool) []kinsman { return nil }
 
 func (kinsman) signal(syscall.Signal) {}
 
+// native is what this system needs to know of a process.
+type native struct{ handle *os.Process }
+
 // startProcess starts the program with three pipes.
 func startProcess(l launch) (*process, error) {
 	if l.tty != nil {

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"os"
 	"os/exec"
+	"sync/atomic"
 	"syscall"
 
 	"github.com/creack/pty"
@@ -14,6 +15,11 @@ import (
 
 	"github.com/yieldlog/yieldlog/events"
 )
+
+// native is what this system needs to know of a process beside its pid.
+type native struct {
+	gone atomic.Bool // the shell was seen to have exited
+}
 
 // startProcess starts the program in a session, and so a process group, of its
 // own. The caller must await and release it, and close its files.

@@ -88,7 +88,8 @@ func (e *execution) stop(ctx context.Context, o StopOptions, cause events.Termin
 	if e.isOver() {
 		return StopResult{Status: e.settlement().Status}, ErrEnded
 	}
-	go e.end(order) // the signal goes out at once; its record waits for a ledger that stalls
+	// The signal goes out at once; its record waits for a ledger that stalls.
+	go e.end(order) //nolint:contextcheck // an execution outlives its call
 	select {
 	case <-e.done:
 	case <-ctx.Done():
@@ -129,7 +130,7 @@ func (s *Session) StopOwner(ctx context.Context, owner string) error {
 func (s *Session) stopAll(ctx context.Context, cause events.Termination, pick func(*execution) bool) error {
 	ending := s.running(pick)
 	for _, e := range ending {
-		go e.end(stopOrder{cause: cause, signal: syscall.SIGTERM, force: closeGrace})
+		go e.end(stopOrder{cause: cause, signal: syscall.SIGTERM, force: closeGrace}) //nolint:contextcheck // an execution outlives its call
 	}
 	for _, e := range ending {
 		select {
@@ -159,15 +160,14 @@ func (s *Session) Write(_ context.Context, owner, id string, in Input) error {
 	defer e.facts.Done()
 
 	fact := events.Input{Bytes: len(in.Data), Close: in.Close, Resize: in.Resize, Offset: offset}
-	switch {
-	case target == nil:
+	if target == nil {
 		err = fmt.Errorf("%w: the command still waits for its turn", ErrInput)
-	default:
+	} else {
 		err = target.put(in)
 	}
 	if err != nil {
 		fact.Error = err.Error()
 	}
-	e.post(fact)
+	e.post(fact) //nolint:contextcheck // an execution outlives its call
 	return err
 }
