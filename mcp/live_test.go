@@ -34,8 +34,8 @@ func liveServer(t *testing.T, change func(*producers.Config)) *Server {
 			t.Errorf("closing the ledger: %v", err)
 		}
 	})
-	processes, tails := projections.NewProcesses(), NewTails()
-	engine := replay.NewEngine(processes, tails)
+	processes, feed := projections.NewProcesses(), NewFeed()
+	engine := replay.NewEngine(processes, feed)
 	t.Cleanup(l.Tap(engine.Apply))
 	session, err := producers.OpenSession(ctx, l, cfg, events.Opened{Program: "mcp", Version: "test"})
 	if err != nil {
@@ -49,9 +49,14 @@ func liveServer(t *testing.T, change func(*producers.Config)) *Server {
 		}
 	})
 	return New(Options{
-		Version: "test", Session: session, Facts: engine, Processes: processes, Tails: tails,
+		Version: "test", Session: session, Facts: engine, Processes: processes, Feed: feed,
 		Pages: func(ctx context.Context, session, execution string, r replay.PageRequest) (replay.Page, error) {
 			return replay.ReadPage(ctx, l, session, execution, r)
+		},
+		Transcript: func(ctx context.Context, session string) ([]projections.Row, error) {
+			rows := projections.NewTranscript(session)
+			err := replay.NewEngine(rows).RunTo(ctx, l, events.Filter{Session: session}, 0)
+			return rows.Rows(""), err
 		},
 		MaxOutputBytes: cfg.MaxOutputBytes,
 	})

@@ -36,7 +36,7 @@ type progressParams struct {
 // must end it before it answers.
 func (s *Server) startProgress(ctx context.Context, c *call) *progress {
 	p := &progress{stop: func() {}, stopped: make(chan struct{})}
-	if c.meta.progressToken == nil || c.notify == nil || s.opts.Tails == nil {
+	if c.meta.progressToken == nil || c.notify == nil || s.opts.Feed == nil {
 		close(p.stopped)
 		return p
 	}
@@ -92,7 +92,7 @@ func (s *Server) describeProgress(execution string, elapsed time.Duration) (offs
 	s.opts.Facts.View(func() {
 		p, _ := s.opts.Processes.Get(execution)
 		offset = p.Offset
-		lines, last = s.opts.Tails.of(execution)
+		lines, last = s.opts.Feed.tails.of(execution)
 	})
 	message = fmt.Sprintf("%s: %d s, %d lines, %d bytes", execution, int(elapsed.Seconds()), lines, offset)
 	if last != "" {

@@ -35,10 +35,13 @@ type Options struct {
 	// Facts and Processes are the projections, the second driven by the first.
 	Facts     Facts
 	Processes *projections.Processes
-	// Tails, driven by Facts too, feeds progress notifications; nil sends none.
-	Tails *Tails
+	// Feed, driven by Facts too, feeds what clients are told unasked: progress,
+	// and that a resource changed. nil tells nothing.
+	Feed *Feed
 	// Pages reads output.
 	Pages Pages
+	// Transcript reads the rows of a session; nil offers no transcripts.
+	Transcript func(ctx context.Context, session string) ([]projections.Row, error)
 	// MaxOutputBytes is the default and the most that an answer shows of a
 	// stream, in bytes; 0 is 20000.
 	MaxOutputBytes int
@@ -53,6 +56,7 @@ func New(o Options) *Server {
 	}
 	s := newServer(o)
 	s.add(s.allTools()...)
+	s.addResources()
 	return s
 }
 
@@ -66,6 +70,7 @@ func newServer(o Options) *Server {
 		mcpgoserver.WithTitle("yieldlog"),
 		mcpgoserver.WithInstructions(instructions),
 		mcpgoserver.WithToolCapabilities(false),
+		mcpgoserver.WithResourceCapabilities(true, false),
 		mcpgoserver.WithLogging(),
 		mcpgoserver.WithRecovery(),
 	)

@@ -51,11 +51,13 @@ func (s *Server) ServeStdio(ctx context.Context, in io.Reader, out io.Writer) er
 	defer cancel()
 	c := &stdioConn{server: s, out: newOutbox(), calls: map[string]*inflight{}}
 	c.peer = newPeer("stdio", c.out)
+	c.peer.resources = s.listResources
 	leave, err := s.join(ctx, c.peer)
 	if err != nil {
 		return fmt.Errorf("joining the client: %w", err)
 	}
 	defer leave()
+	defer s.opts.Feed.watch(c.peer)()
 
 	read := make(chan error, 1)
 	go func() { read <- c.readAll(ctx, in) }()

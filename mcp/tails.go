@@ -13,9 +13,9 @@ const (
 	tailWidth = 200
 )
 
-// Tails is the fold behind progress notifications: of each live execution the
+// tails is the fold behind progress notifications: of each live execution the
 // number of lines and the last few. It forgets an execution at its end.
-type Tails struct {
+type tails struct {
 	live map[string]*tail
 }
 
@@ -27,12 +27,11 @@ type tail struct {
 	last []byte
 }
 
-// NewTails returns an empty fold.
-func NewTails() *Tails { return &Tails{live: map[string]*tail{}} }
+func newTails() *tails { return &tails{live: map[string]*tail{}} }
 
-// Apply takes an event. Output that was seen before, and all but output and
+// apply takes an event. Output that was seen before, and all but output and
 // ends, changes nothing.
-func (t *Tails) Apply(e events.Event) {
+func (t *tails) apply(e events.Event) {
 	switch b := e.Body.(type) {
 	case events.Settled, events.Refused:
 		delete(t.live, e.Subject)
@@ -66,7 +65,7 @@ func (t *tail) add(data []byte) {
 }
 
 // of is the number of lines of a live execution, and its last lines as text.
-func (t *Tails) of(execution string) (lines int64, last string) {
+func (t *tails) of(execution string) (lines int64, last string) {
 	l := t.live[execution]
 	if l == nil {
 		return 0, ""

@@ -20,12 +20,12 @@ func TestTailsAreThoseOfTheWholeOutput(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		lines := rapid.SliceOfN(rapid.StringMatching(`[a-zé]{0,20}`), 0, 20).Draw(t, "lines")
 		whole := strings.Join(lines, "\n")
-		tails := NewTails()
+		tails := newTails()
 		for at := 0; at < len(whole); {
 			n := rapid.IntRange(1, len(whole)-at).Draw(t, "chunk")
 			e := outputEvent(int64(at), []byte(whole[at:at+n]))
-			tails.Apply(e)
-			tails.Apply(e)
+			tails.apply(e)
+			tails.apply(e)
 			at += n
 		}
 		count, last := tails.of("x")
@@ -41,14 +41,14 @@ func TestTailsAreThoseOfTheWholeOutput(t *testing.T) {
 }
 
 func TestTailsAreBoundedAndForgotten(t *testing.T) {
-	tails := NewTails()
+	tails := newTails()
 	for i := range 100 {
-		tails.Apply(outputEvent(int64(i)<<20, bytes.Repeat([]byte("x"), 1<<20)))
+		tails.apply(outputEvent(int64(i)<<20, bytes.Repeat([]byte("x"), 1<<20)))
 	}
 	if _, last := tails.of("x"); len(last) != tailLines*tailWidth {
 		t.Errorf("the tail has %d bytes", len(last))
 	}
-	tails.Apply(events.Event{Subject: "x", Body: events.Settled{}})
+	tails.apply(events.Event{Subject: "x", Body: events.Settled{}})
 	if len(tails.live) != 0 {
 		t.Error("the end did not forget it")
 	}

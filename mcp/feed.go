@@ -1,0 +1,118 @@
+package mcp
+
+import (
+	"sync"
+	"time"
+
+	"github.com/yieldlog/yieldlog/events"
+)
+
+// updateEvery bounds how often a client hears that a resource changed.
+const updateEvery = 250 * time.Millisecond
+
+// Feed is the fold behind what clients are told unasked. It is driven by an
+// engine; [Feed.Apply] never blocks.
+type Feed struct {
+	tails *tails
+
+	mu       sync.Mutex
+	watchers map[*watcher]bool
+}
+
+// watcher tells one client which of its subscribed resources changed.
+type watcher struct {
+	peer    *peer
+	changed chan struct{} // holds one token while dirty is not empty
+
+	mu    sync.Mutex
+	dirty map[string]bool // by URI
+}
+
+// NewFeed returns a feed without clients.
+func NewFeed() *Feed { return &Feed{tails: newTails(), watchers: map[*watcher]bool{}} }
+
+// Apply implements projections.Fold.
+func (f *Feed) Apply(e events.Event) {
+	f.tails.apply(e)
+	var uri string
+	switch e.Class() {
+	case events.ClassOutput, events.ClassExecution:
+		uri = outputURI(e.Subject)
+	case events.ClassSession:
+		uri = transcriptURI(e.Session)
+	case events.ClassMailbox:
+		uri = mailboxURI(e.Owner)
+	}
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	for w := range f.watchers {
+		w.mark(uri)
+		if e.Class() == events.ClassExecution {
+			w.mark(transcriptURI(e.Session))
+		}
+	}
+}
+
+// watch tells the client about its resources until stop is called. A nil feed
+// has nothing to tell.
+func (f *Feed) watch(p *peer) (stop func()) {
+	if f == nil {
+		return func() {}
+	}
+	w := &watcher{peer: p, changed: make(chan struct{}, 1), dirty: map[string]bool{}}
+	f.mu.Lock()
+	f.watchers[w] = true
+	f.mu.Unlock()
+	done, ended := make(chan struct{}), make(chan struct{})
+	go func() {
+		defer close(ended)
+		w.run(done)
+	}()
+	return func() {
+		f.mu.Lock()
+		delete(f.watchers, w)
+		f.mu.Unlock()
+		close(done)
+		<-ended
+	}
+}
+
+func (w *watcher) mark(uri string) {
+	if !w.peer.IsSubscribedToResource(uri) {
+		return
+	}
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.dirty[uri] = true
+	select {
+	case w.changed <- struct{}{}:
+	default:
+	}
+}
+
+func (w *watcher) take() map[string]bool {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	dirty := w.dirty
+	w.dirty = map[string]bool{}
+	return dirty
+}
+
+// run sends what changed, and then rests a moment.
+func (w *watcher) run(done <-chan struct{}) {
+	for {
+		select {
+		case <-done:
+			return
+		case <-w.changed:
+		}
+		for uri := range w.take() {
+			w.peer.out.put(notificationLine("notifications/resources/updated", map[string]string{"uri": uri}))
+		}
+		select {
+		case <-done:
+			return
+		case <-time.After(updateEvery):
+		}
+	}
+}

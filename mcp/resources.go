@@ -1,0 +1,151 @@
+package mcp
+
+import (
+	"context"
+	"fmt"
+	"strings"
+
+	mcpgo "github.com/mark3labs/mcp-go/mcp"
+	mcpgoserver "github.com/mark3labs/mcp-go/server"
+
+	"github.com/yieldlog/yieldlog/events"
+	"github.com/yieldlog/yieldlog/projections"
+	"github.com/yieldlog/yieldlog/replay"
+)
+
+const (
+	outputTemplate     = "yieldlog://execution/{id}/output"
+	transcriptTemplate = "yieldlog://session/{id}/transcript"
+	// maxResource bounds what one read returns, in bytes of output. More is read
+	// in pages, with the read tool.
+	maxResource = 16 << 20
+	// resourcePage is how much of a stream is read at a time, in bytes.
+	resourcePage = 1 << 20
+	// listedResources is how many executions resources/list shows, newest first.
+	listedResources = 100
+)
+
+func outputURI(execution string) string   { return "yieldlog://execution/" + execution + "/output" }
+func transcriptURI(session string) string { return "yieldlog://session/" + session + "/transcript" }
+
+// mailboxURI is of the owner's mailbox: the path is the owner.
+func mailboxURI(owner string) string { return "yieldlog://mailbox" + owner }
+
+// addResources offers output and transcripts at addresses that stay. They are
+// for the people who use the client: they show all owners.
+func (s *Server) addResources() {
+	s.protocol.AddResourceTemplate(mcpgo.NewResourceTemplate(outputTemplate, "output",
+		mcpgo.WithTemplateDescription("The full output of a command, one part for each stream"),
+		mcpgo.WithTemplateMIMEType("text/plain")), s.readOutput)
+	if s.opts.Transcript == nil {
+		return
+	}
+	s.protocol.AddResourceTemplate(mcpgo.NewResourceTemplate(transcriptTemplate, "transcript",
+		mcpgo.WithTemplateDescription("What happened in a session, one line for each thing that somebody did"),
+		mcpgo.WithTemplateMIMEType("text/plain")), s.readTranscript)
+}
+
+// listResources are the newest executions and the session's transcript.
+func (s *Server) listResources() map[string]mcpgoserver.ServerResource {
+	list := map[string]mcpgoserver.ServerResource{}
+	if s.opts.Session == nil {
+		return list
+	}
+	put := func(uri, name string, read mcpgoserver.ResourceTemplateHandlerFunc) {
+		list[uri] = mcpgoserver.ServerResource{
+			Resource: mcpgo.NewResource(uri, name, mcpgo.WithMIMEType("text/plain")),
+			Handler:  mcpgoserver.ResourceHandlerFunc(read),
+		}
+	}
+	session := s.opts.Session.ID()
+	if s.opts.Transcript != nil {
+		put(transcriptURI(session), "Transcript of this session", s.readTranscript)
+	}
+	s.opts.Facts.View(func() {
+		for p := range s.opts.Processes.All() {
+			if len(list) > listedResources {
+				return
+			}
+			if p.Session == session {
+				put(outputURI(p.Execution), "Output of "+label(p), s.readOutput)
+			}
+		}
+	})
+	return list
+}
+
+func label(p projections.Process) string {
+	if p.Requested.Name != "" {
+		return p.Requested.Name
+	}
+	return shorten(p.Requested.Command, 60)
+}
+
+// readOutput answers for an output resource.
+func (s *Server) readOutput(ctx context.Context, r mcpgo.ReadResourceRequest) ([]mcpgo.ResourceContents, error) {
+	uri := r.Params.URI
+	id := strings.TrimSuffix(strings.TrimPrefix(uri, "yieldlog://execution/"), "/output")
+	var p projections.Process
+	var ok bool
+	s.opts.Facts.View(func() { p, ok = s.opts.Processes.Get(id) })
+	if !ok || p.Session != s.opts.Session.ID() || !p.Listed() {
+		return nil, fmt.Errorf("no output at %s: %w", uri, mcpgoserver.ErrResourceNotFound)
+	}
+	if p.Offset > maxResource {
+		return nil, fmt.Errorf("the output has %d bytes, and a resource shows at most %d: use the read tool with since_seq", p.Offset, maxResource)
+	}
+	streams := []events.Kind{events.KindStdout, events.KindStderr}
+	if p.Requested.TTY != nil {
+		streams = []events.Kind{events.KindTTY}
+	}
+	var parts []mcpgo.ResourceContents
+	for _, stream := range streams {
+		text, err := s.wholeStream(ctx, p, stream)
+		if err != nil {
+			return nil, err
+		}
+		parts = append(parts, mcpgo.TextResourceContents{URI: uri + "#" + string(stream), MIMEType: "text/plain", Text: text})
+	}
+	return parts, nil
+}
+
+func (s *Server) wholeStream(ctx context.Context, p projections.Process, stream events.Kind) (string, error) {
+	var b strings.Builder
+	for from := int64(0); from < p.Offset; {
+		page, err := s.opts.Pages(ctx, p.Session, p.Execution, replay.PageRequest{
+			From: from, Limit: resourcePage, Streams: []events.Kind{stream}, End: p.Offset, Final: p.Settled != nil,
+		})
+		if err != nil {
+			return "", fmt.Errorf("reading the output of %s: %w", p.Execution, err)
+		}
+		b.Write(page.Stdout)
+		b.Write(page.Stderr)
+		b.Write(page.TTY)
+		if page.Next <= from { // What is left is an unfinished character.
+			break
+		}
+		from = page.Next
+	}
+	return b.String(), nil
+}
+
+// readTranscript answers for a transcript resource.
+func (s *Server) readTranscript(ctx context.Context, r mcpgo.ReadResourceRequest) ([]mcpgo.ResourceContents, error) {
+	uri := r.Params.URI
+	session := strings.TrimSuffix(strings.TrimPrefix(uri, "yieldlog://session/"), "/transcript")
+	rows, err := s.opts.Transcript(ctx, session)
+	if err != nil {
+		return nil, fmt.Errorf("reading the transcript of %s: %w", session, err)
+	}
+	if len(rows) == 0 {
+		return nil, fmt.Errorf("no transcript at %s: %w", uri, mcpgoserver.ErrResourceNotFound)
+	}
+	var b strings.Builder
+	for _, row := range rows {
+		fmt.Fprintf(&b, "%s %s\n", row.At.UTC().Format("15:04:05.000"), row.Text)
+		if row.Breadcrumb != nil {
+			fmt.Fprintf(&b, "             %s\n", row.Breadcrumb.Text)
+		}
+	}
+	return []mcpgo.ResourceContents{mcpgo.TextResourceContents{URI: uri, MIMEType: "text/plain", Text: b.String()}}, nil
+}

@@ -1,0 +1,73 @@
+package mcp
+
+import (
+	"encoding/json"
+	"slices"
+	"strings"
+	"testing"
+)
+
+// ask sends a request and returns its result, into v.
+func (c *caller) ask(method, params string, v any) {
+	c.t.Helper()
+	c.id++
+	c.send(request(c.id, method, params))
+	r := c.next()
+	if r.Error != nil {
+		c.t.Fatalf("%s: %+v", method, r.Error)
+	}
+	if err := json.Unmarshal(r.Result, v); err != nil {
+		c.t.Fatal(err)
+	}
+}
+
+type resourceContents struct {
+	Contents []struct{ URI, Text string }
+}
+
+func TestResources(t *testing.T) {
+	c := newCaller(t, liveServer(t, nil))
+	id := c.exec("seq 1 100000; echo oops >&2", "name", "count", "max_output_bytes", 100).ProcessID
+
+	var list struct {
+		Resources []struct{ URI, Name string }
+	}
+	c.ask("resources/list", `{}`, &list)
+	var uris []string
+	for _, r := range list.Resources {
+		uris = append(uris, r.URI)
+	}
+	if len(uris) != 2 || !slices.Contains(uris, outputURI(id)) {
+		t.Fatalf("listed: %v", list)
+	}
+	var output resourceContents
+	c.ask("resources/read", `{"uri":"`+outputURI(id)+`"}`, &output)
+	if len(output.Contents) != 2 || len(output.Contents[0].Text) != 588895 || output.Contents[1].Text != "oops\n" {
+		t.Errorf("the output: %d parts, %d bytes", len(output.Contents), len(output.Contents[0].Text))
+	}
+	var transcript resourceContents
+	c.ask("resources/read", `{"uri":"`+transcriptURI(c.server.opts.Session.ID())+`"}`, &transcript)
+	if len(transcript.Contents) != 1 || !strings.Contains(transcript.Contents[0].Text, "count") {
+		t.Errorf("the transcript: %+v", transcript)
+	}
+	for _, unknown := range []string{outputURI("x"), transcriptURI("x"), "yieldlog://nothing"} {
+		c.id++
+		c.send(request(c.id, "resources/read", `{"uri":"`+unknown+`"}`))
+		if r := c.next(); r.Error == nil {
+			t.Errorf("%s: %s", unknown, r.Result)
+		}
+	}
+}
+
+func TestSubscribersHearOfChanges(t *testing.T) {
+	c := newCaller(t, liveServer(t, nil))
+	id := c.exec("read x; echo $x", "yield_ms", 0).ProcessID
+	c.ask("resources/subscribe", `{"uri":"`+outputURI(id)+`"}`, new(struct{}))
+	c.send(toolCall(99, "write", `{"process_id":"`+id+`","input":"hello\n"}`))
+	for {
+		r := c.next()
+		if r.Method == "notifications/resources/updated" && strings.Contains(string(r.Params), outputURI(id)) {
+			return
+		}
+	}
+}
