@@ -10,8 +10,10 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/yieldlog/yieldlog/events"
 	"github.com/yieldlog/yieldlog/guardian"
 	"github.com/yieldlog/yieldlog/mcp"
+	"github.com/yieldlog/yieldlog/projections"
 	"github.com/yieldlog/yieldlog/replay"
 )
 
@@ -47,8 +49,8 @@ func (a *app) serveMCP(ctx context.Context, address string) (err error) {
 	if err != nil {
 		return err
 	}
-	tails := mcp.NewTails()
-	v, err := a.openLive(ctx, cfg, "mcp", tails)
+	feed := mcp.NewFeed()
+	v, err := a.openLive(ctx, cfg, "mcp", feed)
 	if err != nil {
 		return err
 	}
@@ -60,9 +62,14 @@ func (a *app) serveMCP(ctx context.Context, address string) (err error) {
 		err = errors.Join(err, v.close(ctx, reason))
 	}()
 	server := mcp.New(mcp.Options{
-		Version: buildVersion(), Session: v.session, Facts: v.engine, Processes: v.processes, Tails: tails,
+		Version: buildVersion(), Session: v.session, Facts: v.engine, Processes: v.processes, Feed: feed,
 		Pages: func(ctx context.Context, session, execution string, r replay.PageRequest) (replay.Page, error) {
 			return replay.ReadPage(ctx, v.ledger, session, execution, r)
+		},
+		Transcript: func(ctx context.Context, session string) ([]projections.Row, error) {
+			rows := projections.NewTranscript(session)
+			err := replay.NewEngine(rows).RunTo(ctx, v.ledger, events.Filter{Session: session}, 0)
+			return rows.Rows(""), err
 		},
 		MaxOutputBytes: cfg.MaxOutputBytes, Logger: a.logger(),
 	})
