@@ -6,6 +6,7 @@ import (
 	"encoding/hex"
 	"encoding/json"
 	"fmt"
+	"maps"
 	"strconv"
 	"sync"
 	"time"
@@ -35,6 +36,7 @@ const (
 	headerContentType = "content-type"
 	headerEncoding    = "content-encoding"
 	headerLength      = "ce-length"
+	headerHere        = "ce-here"
 
 	specVersion = "1.0"
 	typePrefix  = "com.yieldlog."
@@ -142,7 +144,22 @@ func Decode(m Message) (Event, error) {
 	if e.Body, err = decodeBody(m, class, kind); err != nil {
 		return Event{}, fmt.Errorf("event %s on %s: %w", e.ID, m.Subject, err)
 	}
+	if b, ok := e.Body.(Rewound); ok && get(m.Header, headerHere) != "" {
+		if b.To, err = strconv.ParseUint(get(m.Header, headerHere), 10, 64); err != nil {
+			return Event{}, fmt.Errorf("event %s: reading %s: %w", e.ID, headerHere, err)
+		}
+		e.Body = b
+	}
 	return e, nil
+}
+
+// Localize is a rewound message that goes to another ledger: its body keeps its
+// bytes, and with them the hash chain, and a header says which sequence of the
+// other ledger it means. [Decode] heeds it.
+func Localize(m Message, to uint64) Message {
+	m.Header = maps.Clone(m.Header)
+	m.Header[headerHere] = []string{strconv.FormatUint(to, 10)}
+	return m
 }
 
 func decodeBody(m Message, class Class, kind Kind) (Body, error) {

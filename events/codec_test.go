@@ -299,3 +299,21 @@ func FuzzInflate(f *testing.F) {
 		}
 	})
 }
+
+func TestLocalizedRewind(t *testing.T) {
+	m, err := Encode(Event{ID: "x", Session: "S", Subject: "S", Body: Rewound{To: 11}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	moved := Localize(m, 4)
+	if Hash(moved) != Hash(m) {
+		t.Error("the hash changed")
+	}
+	e, err := Decode(moved)
+	if err != nil || e.Body != (Rewound{To: 4}) {
+		t.Errorf("decoded %+v, %v", e.Body, err)
+	}
+	if e, err := Decode(m); err != nil || e.Body != (Rewound{To: 11}) {
+		t.Errorf("the original says %+v, %v", e.Body, err)
+	}
+}
