@@ -51,6 +51,8 @@ replayable ledger of everything that happened.
 		newEvents(a),
 		newDemo(a),
 		newServe(a),
+		newExport(a),
+		newImport(a),
 		newOn(a),
 		newSubscriber(a),
 		newConfig(a),

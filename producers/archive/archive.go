@@ -98,6 +98,10 @@ func read(r io.Reader) iter.Seq2[record, error] {
 		defer z.Close()
 		in := bufio.NewReaderSize(z, maxLine)
 		first, err := readLine(in)
+		if errors.Is(err, ErrCutOff) {
+			yield(record{}, ErrCutOff)
+			return
+		}
 		if err != nil || first.Archive == 0 {
 			yield(record{}, ErrNoArchive)
 			return

@@ -1,0 +1,184 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"slices"
+
+	"github.com/spf13/cobra"
+
+	"github.com/yieldlog/yieldlog/events"
+	"github.com/yieldlog/yieldlog/events/ledger"
+	"github.com/yieldlog/yieldlog/producers/archive"
+)
+
+func newExport(a *app) *cobra.Command {
+	var (
+		file string
+		all  bool
+	)
+	c := &cobra.Command{
+		Use:   "export SESSION...",
+		Short: "Write sessions to an archive, for another ledger",
+		Long: `Write sessions to an archive: every event and every byte of output, compressed. An
+execution stands for its session.
+
+  yieldlog export 1KDBPMYF -o night.yieldlog
+  yieldlog export --all | ssh host yieldlog import -`,
+		ValidArgsFunction: a.completeIDs,
+		RunE: func(c *cobra.Command, args []string) error {
+			if all == (len(args) > 0) {
+				return usageError{errors.New("name the sessions, or say --all")}
+			}
+			return a.reading(c.Context(), func(l *ledger.Ledger) error {
+				sessions, err := sessionsOf(c.Context(), l, args)
+				if err != nil {
+					return err
+				}
+				return a.export(c.Context(), l, sessions, file)
+			})
+		},
+	}
+	c.Flags().StringVarP(&file, "output", "o", "-", "the file, which is there once it is whole; - is stdout")
+	c.Flags().BoolVar(&all, "all", false, "every session")
+	return c
+}
+
+// sessionsOf is the sessions that are named, each once, or all of them.
+func sessionsOf(ctx context.Context, l *ledger.Ledger, args []string) ([]string, error) {
+	var sessions []string
+	if len(args) == 0 {
+		for e, err := range l.Read(ctx, events.Filter{Kind: events.KindOpened}, 1, 0) {
+			if err != nil {
+				return nil, fmt.Errorf("reading the sessions: %w", err)
+			}
+			sessions = append(sessions, e.Session)
+		}
+		return sessions, nil
+	}
+	for _, arg := range args {
+		id, err := resolveID(ctx, l, arg)
+		if err != nil {
+			return nil, err
+		}
+		if !slices.Contains(sessions, id.session) {
+			sessions = append(sessions, id.session)
+		}
+	}
+	return sessions, nil
+}
+
+func (a *app) export(ctx context.Context, l *ledger.Ledger, sessions []string, file string) error {
+	if file == "-" {
+		_, err := archive.Export(ctx, l, a.out, sessions)
+		return err
+	}
+	part := file + ".part"
+	f, err := os.OpenFile(part, os.O_CREATE|os.O_TRUNC|os.O_WRONLY, 0o600)
+	if err != nil {
+		return fmt.Errorf("making the archive: %w", err)
+	}
+	n, err := archive.Export(ctx, l, f, sessions)
+	if err := errors.Join(err, f.Sync(), f.Close()); err != nil {
+		return errors.Join(err, os.Remove(part))
+	}
+	if err := os.Rename(part, file); err != nil {
+		return fmt.Errorf("making the archive: %w", err)
+	}
+	if a.json {
+		return a.printJSON("export", map[string]any{"file": file, "sessions": sessions, "messages": n})
+	}
+	_, err = fmt.Fprintf(a.out, "%s: %d sessions, %d messages\n", file, len(sessions), n)
+	return err
+}
+
+func newImport(a *app) *cobra.Command {
+	return &cobra.Command{
+		Use:   "import FILE",
+		Short: "Take in sessions of another ledger, or a terminal recording",
+		Long: `Take in the sessions of an archive (see yieldlog export), or a terminal recording
+(asciicast v2 or v3). - is stdin.
+
+Nothing comes in twice: an import that was cut off goes on when it is done again,
+and an archive of a session that went on brings the rest. A session that is here
+with another history is refused.`,
+		Args: usageArgs(cobra.ExactArgs(1)),
+		RunE: func(c *cobra.Command, args []string) (err error) {
+			in := a.in
+			if args[0] != "-" {
+				f, err := os.Open(args[0])
+				if err != nil {
+					return usageError{err}
+				}
+				defer func() { _ = f.Close() }() // it was only read
+				in = f
+			}
+			cfg, _, err := a.config()
+			if err != nil {
+				return err
+			}
+			l, err := a.openLedger(c.Context(), cfg)
+			if err != nil {
+				return err
+			}
+			defer func() { err = errors.Join(err, l.Close()) }()
+			sum, err := takeIn(c.Context(), l, in)
+			if err != nil {
+				return err
+			}
+			return a.printImport(sum)
+		},
+	}
+}
+
+// maxCast bounds a terminal recording, which is read whole.
+const maxCast = 1 << 30
+
+func takeIn(ctx context.Context, l *ledger.Ledger, in io.Reader) (archive.Summary, error) {
+	in, isCast, err := peekCast(in)
+	if err != nil {
+		return archive.Summary{}, err
+	}
+	if !isCast {
+		return archive.Import(ctx, l, in)
+	}
+	cast, err := io.ReadAll(io.LimitReader(in, maxCast+1))
+	if err == nil && len(cast) > maxCast {
+		err = fmt.Errorf("it is over %s", size(maxCast))
+	}
+	if err != nil {
+		return archive.Summary{}, fmt.Errorf("reading the recording: %w", err)
+	}
+	return archive.ImportAsciicast(ctx, l, cast)
+}
+
+// peekCast tells a recording from an archive by its first bytes.
+func peekCast(in io.Reader) (io.Reader, bool, error) {
+	head := make([]byte, 16)
+	n, err := io.ReadFull(in, head)
+	if err != nil && !errors.Is(err, io.EOF) && !errors.Is(err, io.ErrUnexpectedEOF) {
+		return nil, false, fmt.Errorf("reading what to import: %w", err)
+	}
+	return io.MultiReader(bytes.NewReader(head[:n]), in), archive.IsAsciicast(head[:n]), nil
+}
+
+func (a *app) printImport(s archive.Summary) error {
+	if a.json {
+		return a.printJSON("import", s)
+	}
+	for _, id := range s.Sessions {
+		state := ""
+		if slices.Contains(s.Open, id) {
+			state = "  (had not ended: import it again later for the rest)"
+		}
+		if _, err := fmt.Fprintf(a.out, "%s%s\n", id, state); err != nil {
+			return err
+		}
+	}
+	_, err := fmt.Fprintf(a.out, "%d messages are new, %d were here\n", s.Appended, s.Present)
+	return err
+}
