@@ -28,8 +28,10 @@ type dialer struct {
 	o   Options
 	dir stateDir
 	// nc is the connection that dials, once it exists.
-	nc  atomic.Pointer[nats.Conn]
-	ctx context.Context //nolint:containedctx // Dial has no context parameter; this is the store's life
+	nc atomic.Pointer[nats.Conn]
+	// orders goes to the host, if this process becomes it.
+	orders chan *nats.Msg
+	ctx    context.Context //nolint:containedctx // Dial has no context parameter; this is the store's life
 
 	mu     sync.Mutex
 	host   *host
@@ -85,11 +87,16 @@ func (d *dialer) tryHost() error {
 	if time.Now().Before(d.hostAfter) {
 		return errors.Join(d.failed, lock.Close())
 	}
-	h, err := openHost(d.ctx, d.o, lock)
+	h, err := openHost(d.ctx, d.o, lock, d.orders)
 	if err == nil {
 		d.host = h
 		return nil
 	}
+	return d.couldNot(err, lock)
+}
+
+// couldNot notes why this process does not host, and lets another try.
+func (d *dialer) couldNot(err error, lock *os.File) error {
 	d.failed, d.hostAfter = err, time.Now().Add(hostPause)
 	if errors.Is(err, ErrDamaged) {
 		d.refused = err
@@ -202,6 +209,26 @@ func (d *dialer) hosting() *host {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	return d.host
+}
+
+// restart stops the server and opens it again, after a change to the host if
+// one is given. The lock is kept, so nobody else takes over.
+func (d *dialer) restart(change func(*host)) error {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if d.host == nil {
+		return nil
+	}
+	h := d.host
+	err := h.stop()
+	if change != nil {
+		change(h)
+	}
+	if err := errors.Join(err, h.open(d.ctx)); err != nil {
+		d.host = nil
+		return d.couldNot(err, h.lock)
+	}
+	return nil
 }
 
 // close stops hosting, if this process does; no dial succeeds afterwards.

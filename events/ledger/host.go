@@ -34,48 +34,55 @@ type host struct {
 	ns     *server.Server
 	nc     *nats.Conn // the host's own, for the streams
 	js     jetstream.JetStream
-	marker *marker
-	// mu guards the marker and the streams that it names.
-	mu sync.Mutex
+	marker *marker // belongs to the keeper
+	// orders takes what the processes of the ledger ask of the host.
+	orders chan<- *nats.Msg
 	// cleanup waits for the removal of the copies that were set aside.
 	cleanup sync.WaitGroup
 }
 
 // openHost opens the store with care and starts the server on it. The caller
 // holds the lock; on failure it still does.
-func openHost(ctx context.Context, o Options, lock *os.File) (*host, error) {
-	h := &host{o: o, dir: stateDir(o.Dir), lock: lock}
+func openHost(ctx context.Context, o Options, lock *os.File, orders chan<- *nats.Msg) (*host, error) {
+	h := &host{o: o, dir: stateDir(o.Dir), lock: lock, orders: orders}
+	if err := h.open(ctx); err != nil {
+		return nil, err
+	}
+	return h, nil
+}
+
+func (h *host) open(ctx context.Context) error {
 	// A stale endpoint would send others to whoever has the port now.
 	if err := os.Remove(h.dir.endpoint()); err != nil && !errors.Is(err, fs.ErrNotExist) {
-		return nil, fmt.Errorf("removing stale endpoint: %w", err)
+		return fmt.Errorf("removing stale endpoint: %w", err)
 	}
 	var err error
 	if h.creds, err = h.dir.ensureCredentials(); err != nil {
-		return nil, err
+		return err
 	}
 	if h.marker, err = h.dir.readMarker(); err != nil {
-		return nil, err
+		return err
 	}
-	in, err := inspect(h.dir, h.marker, o.Sync == SyncRelaxed)
+	in, err := inspect(h.dir, h.marker, h.o.Sync == SyncRelaxed)
 	if err != nil {
-		return nil, err
+		return err
 	}
 	if err := in.err(); err != nil {
-		return nil, err
+		return err
 	}
 	aside, err := setAside(h.dir, in.names, in.torn)
 	if err != nil {
-		return nil, err
+		return err
 	}
 	if err := h.openChecked(ctx, in.names); err != nil {
-		return nil, h.refuse(err, aside)
+		return h.refuse(err, aside)
 	}
 	h.cleanup.Go(func() {
 		if aside != "" {
 			_ = os.RemoveAll(aside)
 		}
 	})
-	return h, nil
+	return nil
 }
 
 // openChecked starts the server, checks that the streams are whole, makes the
@@ -179,7 +186,15 @@ func (h *host) startServer() error {
 	if err != nil {
 		return fmt.Errorf("connecting to the embedded server: %w", err)
 	}
-	h.js, err = jetstream.New(h.nc)
+	if h.js, err = jetstream.New(h.nc); err != nil {
+		return err
+	}
+	_, err = h.nc.Subscribe(hostRoot+"*", func(m *nats.Msg) {
+		select {
+		case h.orders <- m:
+		default: // the keeper is busy: it is asked again
+		}
+	})
 	return err
 }
 
@@ -234,15 +249,18 @@ func shutdown(ns *server.Server) {
 // close stops hosting in good order. The lock is released last, so that a
 // successor finds the store at rest.
 func (h *host) close() error {
-	h.mu.Lock()
-	defer h.mu.Unlock()
+	return errors.Join(h.stop(), h.lock.Close())
+}
+
+// stop ends the server in good order and keeps the lock.
+func (h *host) stop() error {
 	h.cleanup.Wait()
 	err := os.Remove(h.dir.endpoint())
 	h.stopServer()
 	if errors.Is(err, fs.ErrNotExist) {
 		err = nil
 	}
-	return errors.Join(err, os.Remove(h.dir.running()), h.lock.Close())
+	return errors.Join(err, os.Remove(h.dir.running()))
 }
 
 // serverOptions configures the embedded server: loopback only, no signals, no

@@ -2,38 +2,173 @@ package ledger
 
 import (
 	"context"
+	"errors"
+	"fmt"
 	"time"
+
+	"github.com/nats-io/nats.go"
 )
 
-// keepInterval is how often the host looks at its streams.
-const keepInterval = 250 * time.Millisecond
+// The times of the keeper.
+const (
+	// keepInterval is how often the host looks at its streams, and hurryInterval
+	// how often while output comes fast.
+	keepInterval  = 250 * time.Millisecond
+	hurryInterval = 20 * time.Millisecond
+	// deadAfter is how long an append may wait before the server is suspected:
+	// a disk that was full leaves a stream dead until the server restarts.
+	deadAfter = 8 * time.Second
+	// restartPause is the least time between two restarts, and reportPause
+	// between two reports that appends wait.
+	restartPause = 10 * time.Second
+	reportPause  = 2 * time.Second
+	// orderTimeout is how long an order may take before it is given again.
+	orderTimeout = 10 * time.Second
+	// restartSpace is the free space, in bytes, without which a restart would
+	// not help.
+	restartSpace = 8 << 20
+)
 
-// keep cares for the streams while this process hosts.
+// hostRoot begins the subjects of orders to the host. Readers cannot reach them.
+const hostRoot = "host."
+
+// The orders that any process of the ledger may give the host.
+const (
+	orderRoll    = "roll"    // seal the active segment now
+	orderDelete  = "delete"  // delete the sealed segment that the data names
+	orderRotate  = "rotate"  // make new credentials
+	orderRestart = "restart" // appends wait: restart the server if that may help
+)
+
+// keep cares for the streams while this process hosts, and obeys orders. It is
+// the one goroutine that changes streams or restarts the server.
 func (s *store) keep(ctx context.Context) {
 	t := time.NewTicker(keepInterval)
 	defer t.Stop()
 	for {
+		var err error
 		select {
 		case <-ctx.Done():
 			return
+		case m := <-s.dial.orders:
+			err = s.obey(ctx, m)
 		case <-t.C:
+			var wait time.Duration
+			wait, err = s.lookAfter(ctx)
+			t.Reset(wait)
 		}
-		h := s.dial.hosting()
-		if h == nil || s.o.ReadOnly {
-			continue
-		}
-		if err := h.keep(ctx); err != nil && ctx.Err() == nil {
+		if err != nil && ctx.Err() == nil {
 			s.o.Logger.Warn("caring for the ledger's streams", "error", err)
 		}
 	}
 }
 
-// keep rolls the active segment when it is full.
-func (h *host) keep(ctx context.Context) error {
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	if h.ns == nil {
+// lookAfter seals the active segment when it is full, and says when to look
+// again.
+func (s *store) lookAfter(ctx context.Context) (time.Duration, error) {
+	h := s.dial.hosting()
+	if h == nil {
+		return keepInterval, nil
+	}
+	if !h.ns.JetStreamEnabled() { // it gave up after an error
+		return keepInterval, s.restart(nil)
+	}
+	full := uint64(s.o.SegmentBytes)
+	has, err := h.roll(ctx, full)
+	fast := has > s.seen+full/16
+	s.seen = has
+	if fast {
+		return hurryInterval, err
+	}
+	return keepInterval, err
+}
+
+func (s *store) obey(ctx context.Context, m *nats.Msg) error {
+	h := s.dial.hosting()
+	if h == nil {
+		return m.Respond([]byte("not the host any more"))
+	}
+	answer := func(err error) error {
+		text := ""
+		if err != nil {
+			text = err.Error()
+		}
+		return errors.Join(err, m.Respond([]byte(text)))
+	}
+	switch m.Subject {
+	case hostRoot + orderRoll:
+		_, err := h.roll(ctx, 1)
+		return answer(err)
+	case hostRoot + orderDelete:
+		return answer(h.deleteSegment(ctx, string(m.Data)))
+	case hostRoot + orderRestart:
+		return errors.Join(answer(nil), s.restart(nil))
+	case hostRoot + orderRotate:
+		c, err := newCredentials(h.creds.Port)
+		if err == nil {
+			err = h.dir.writeCredentials(c)
+		}
+		if err := errors.Join(answer(err), h.nc.Flush()); err != nil {
+			return err
+		}
+		s.restarted = time.Time{}
+		return s.restart(func(h *host) { h.creds = c })
+	}
+	return answer(fmt.Errorf("unknown order %s", m.Subject))
+}
+
+// restart restarts the server on the same store and port. All connections find
+// it again by themselves.
+func (s *store) restart(change func(*host)) error {
+	if time.Since(s.restarted) < restartPause {
 		return nil
 	}
-	return h.roll(ctx)
+	if free, err := freeBytes(s.o.Dir); err == nil && free < restartSpace {
+		return nil
+	}
+	s.restarted = time.Now()
+	s.o.Logger.Warn("restarting the ledger's server")
+	return s.dial.restart(change)
+}
+
+// order asks the host to do something, and waits for its answer. It is given
+// again when the host dies.
+func (s *store) order(ctx context.Context, what, data string) error {
+	ask := func() (*nats.Msg, error) {
+		once, cancel := context.WithTimeout(ctx, orderTimeout)
+		defer cancel()
+		return s.nc.RequestWithContext(once, hostRoot+what, []byte(data))
+	}
+	for {
+		m, err := ask()
+		switch {
+		case err == nil && len(m.Data) == 0:
+			return nil
+		case err == nil:
+			return errors.New(string(m.Data))
+		case ctx.Err() != nil || !passes(err):
+			return fmt.Errorf("asking the host of the ledger: %w", err)
+		}
+		pause(ctx, passPause)
+	}
+}
+
+// waits tells the host, now and then, that appends have waited since a time.
+// It does not wait itself.
+func (s *store) waits(since, now time.Time) {
+	if since.IsZero() || now.Sub(since) < deadAfter || now.Sub(s.reported) < reportPause {
+		return
+	}
+	s.reported = now
+	// An error means that there is no connection: then the server is not the trouble.
+	_ = s.nc.PublishRequest(hostRoot+orderRestart, nats.NewInbox(), nil)
+}
+
+// Rotate makes new credentials, for writers and readers. Every process of the
+// ledger reconnects with them by itself; subscribers need the new ones.
+func (l *Ledger) Rotate(ctx context.Context) error {
+	if err := l.store.order(ctx, orderRotate, ""); err != nil {
+		return fmt.Errorf("rotating the credentials: %w", err)
+	}
+	return nil
 }

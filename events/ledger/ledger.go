@@ -30,7 +30,8 @@ type Options struct {
 	Sync Sync
 	// MaxBytes bounds the ledger on disk; 0 means 10 GiB.
 	MaxBytes int64
-	// SegmentBytes is the size at which an output segment is sealed; 0 means 256 MiB.
+	// SegmentBytes is the size at which an output segment is sealed; 0
+	// means 256 MiB, or an eighth of MaxBytes if that is less.
 	SegmentBytes int64
 	// FreeFloor is the free disk space below which new work is refused; 0 means 256 MiB.
 	FreeFloor int64
@@ -45,7 +46,7 @@ func (o Options) withDefaults() Options {
 		o.MaxBytes = 10 << 30
 	}
 	if o.SegmentBytes == 0 {
-		o.SegmentBytes = 256 << 20
+		o.SegmentBytes = min(256<<20, max(o.MaxBytes/8, 1<<20))
 	}
 	if o.FreeFloor == 0 {
 		o.FreeFloor = 256 << 20
@@ -83,6 +84,7 @@ type Ledger struct {
 	taps   map[int]func(events.Event)
 	tapSeq int
 
+	run  context.Context //nolint:containedctx // the ledger's life, for the goroutines that it owns
 	stop context.CancelFunc
 	wg   sync.WaitGroup
 }
@@ -97,7 +99,7 @@ func Open(ctx context.Context, o Options) (*Ledger, error) {
 	}
 	l := &Ledger{opts: o, store: st, taps: map[int]func(events.Event){}}
 	run, cancel := context.WithCancel(context.WithoutCancel(ctx))
-	l.stop = cancel
+	l.run, l.stop = run, cancel
 	if l.lifecycle, err = newLane(l, maxLifecycleQueue, maxLifecycleInFlight); err == nil {
 		l.output, err = newLane(l, maxOutputQueue, maxOutputInFlight)
 	}

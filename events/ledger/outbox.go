@@ -435,6 +435,7 @@ func (l *Ledger) watch(ctx context.Context) {
 		case now := <-t.C:
 			l.lifecycle.tick(now)
 			l.output.tick(now)
+			l.store.waits(l.StalledSince(), now)
 		}
 	}
 }

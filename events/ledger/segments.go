@@ -4,6 +4,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"path/filepath"
+	"slices"
 	"strings"
 
 	"github.com/nats-io/nats.go/jetstream"
@@ -28,13 +30,13 @@ func (h *host) streamLimit(name string) int64 {
 // ensureStreams creates the streams of a new ledger, and finishes a roll that
 // was cut off.
 func (h *host) ensureStreams(ctx context.Context) error {
-	if h.o.ReadOnly {
-		return nil
-	}
 	if !h.marker.has(lifecycleStream) {
 		if err := h.addStream(ctx, lifecycleStream); err != nil {
 			return err
 		}
+	}
+	if err := h.adjustLimit(ctx); err != nil {
+		return err
 	}
 	switch segs := h.marker.segments(); len(segs) {
 	case 0:
@@ -44,6 +46,23 @@ func (h *host) ensureStreams(ctx context.Context) error {
 	default:
 		return sealStream(ctx, h.js, segs[len(segs)-2])
 	}
+}
+
+// adjustLimit gives the lifecycle stream the limit of the present options.
+func (h *host) adjustLimit(ctx context.Context) error {
+	s, err := h.js.Stream(ctx, lifecycleStream)
+	if err != nil {
+		return fmt.Errorf("looking up the lifecycle stream: %w", err)
+	}
+	c := s.CachedInfo().Config
+	if h.o.ReadOnly || c.MaxBytes == h.o.MaxBytes {
+		return nil
+	}
+	c.MaxBytes = h.o.MaxBytes
+	if _, err := h.js.UpdateStream(ctx, c); err != nil {
+		return fmt.Errorf("adjusting the limit of the lifecycle stream: %w", err)
+	}
+	return nil
 }
 
 // addStream creates a stream, makes its files durable and names it in the
@@ -57,34 +76,54 @@ func (h *host) addStream(ctx context.Context, name string) error {
 			return fmt.Errorf("marking segment %s: %w", name, err)
 		}
 	}
-	if err := syncTree(h.dir.store()); err != nil {
+	if err := h.syncStream(name); err != nil {
 		return fmt.Errorf("syncing stream %s: %w", name, err)
 	}
 	h.marker.Streams = append(h.marker.Streams, name)
 	return h.dir.writeMarker(h.marker)
 }
 
-// roll starts a new segment once the active one is full, and then seals that:
-// a writer that finds its segment sealed looks for the next one.
-func (h *host) roll(ctx context.Context) error {
+// syncStream makes the files of a new stream durable, up to the store.
+func (h *host) syncStream(name string) error {
+	folder := h.dir.stream(name)
+	if err := syncTree(folder); err != nil {
+		return err
+	}
+	for folder != h.dir.store() {
+		folder = filepath.Dir(folder)
+		if err := syncPath(folder); err != nil {
+			return err
+		}
+	}
+	return syncPath(string(h.dir))
+}
+
+// roll starts a new segment once the active one has so many bytes, and then
+// seals that: a writer that finds its segment sealed looks for the next one. It
+// returns the bytes of the active segment.
+func (h *host) roll(ctx context.Context, bytes uint64) (uint64, error) {
 	segs := h.marker.segments()
 	active := segs[len(segs)-1]
 	s, err := h.js.Stream(ctx, active)
 	if err != nil {
-		return fmt.Errorf("looking up segment %s: %w", active, err)
+		return 0, fmt.Errorf("looking up segment %s: %w", active, err)
 	}
-	if s.CachedInfo().State.Bytes < uint64(h.o.SegmentBytes) {
-		return nil
+	st := s.CachedInfo().State
+	if st.Bytes < bytes || st.Msgs < 2 { // the mark is no output
+		return st.Bytes, nil
 	}
 	if err := h.addStream(ctx, segmentName(segmentNumber(active)+1)); err != nil {
-		return err
+		return 0, err
 	}
-	return sealStream(ctx, h.js, active)
+	return 0, sealStream(ctx, h.js, active)
 }
 
 // deleteSegment deletes a sealed segment whole, from the marker first.
 func (h *host) deleteSegment(ctx context.Context, name string) error {
-	m := &marker{Version: h.marker.Version}
+	if segs := h.marker.segments(); !slices.Contains(segs[:len(segs)-1], name) {
+		return nil // deleted already, or not sealed
+	}
+	m := &marker{Version: h.marker.Version, Missing: h.marker.Missing}
 	for _, s := range h.marker.Streams {
 		if s != name {
 			m.Streams = append(m.Streams, s)

@@ -33,6 +33,10 @@ type store struct {
 	cancel context.CancelFunc
 	done   sync.WaitGroup
 
+	restarted time.Time // when the keeper last restarted the server
+	seen      uint64    // the bytes of the active segment when the keeper last looked
+	reported  time.Time // when [store.waits] last told the host
+
 	mu      sync.Mutex
 	current string                     // the segment that takes output, "" when it must be looked up
 	waiting map[chan struct{}]struct{} // closed when the connection is lost
@@ -49,7 +53,7 @@ func openStore(ctx context.Context, o Options) (*store, error) {
 	life, cancel := context.WithCancel(context.WithoutCancel(ctx))
 	s := &store{
 		o: o, dir: dir, cancel: cancel,
-		dial:        &dialer{o: o, dir: dir, ctx: life},
+		dial:        &dialer{o: o, dir: dir, ctx: life, orders: make(chan *nats.Msg, 16)},
 		reconnected: make(chan struct{}, 1),
 		waiting:     map[chan struct{}]struct{}{},
 	}

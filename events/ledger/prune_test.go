@@ -1,0 +1,135 @@
+package ledger
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"path/filepath"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/yieldlog/yieldlog/events"
+)
+
+// postOutput appends n chunks of incompressible size to an execution.
+func postOutput(t *testing.T, l *Ledger, execution string, from, n, size int) {
+	t.Helper()
+	var wg sync.WaitGroup
+	for i := from; i < from+n; i++ {
+		data := make([]byte, size)
+		copy(data, fmt.Sprint(execution, i))
+		for j := range data {
+			data[j] ^= byte(j * (i + j>>8 + 7))
+		}
+		wg.Add(1)
+		e := event("S", execution, events.Output{Stream: events.KindStdout, Offset: int64(i * size), Data: data})
+		err := l.Post(t.Context(), e, func(_ events.Event, err error) {
+			if err != nil {
+				t.Error(err)
+			}
+			wg.Done()
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	wg.Wait()
+}
+
+// roll seals the active segment.
+func roll(t *testing.T, l *Ledger) {
+	t.Helper()
+	if err := l.store.order(t.Context(), orderRoll, ""); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func TestPruneDeletesWholeSegments(t *testing.T) {
+	dir := t.TempDir()
+	host := open(t, dir)
+	l := open(t, dir) // whoever prunes need not host
+	for i := range 3 {
+		postOutput(t, l, "A", i*10, 10, 3000)
+		postOutput(t, l, "B"+fmt.Sprint(i), 0, 5, 3000)
+		roll(t, l)
+	}
+	postOutput(t, l, "A", 30, 10, 3000)
+	noted := map[string]events.Pruned{}
+	note := func(_ context.Context, session, owner, execution string, p events.Pruned) error {
+		if session != "S" || owner != events.RootOwner {
+			t.Errorf("noted for %s %s", session, owner)
+		}
+		noted[execution] = p
+		return nil
+	}
+	before, err := l.Info(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	r, err := l.Prune(t.Context(), before.Bytes-1, "size", note)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if len(r.Segments) != 1 || r.Segments[0] != segmentName(1) || r.Executions != 2 {
+		t.Errorf("pruned %+v", r)
+	}
+	want := map[string]events.Pruned{"A": {To: 30_000, Reason: "size"}, "B0": {To: 15_000, Reason: "size"}}
+	if fmt.Sprint(noted) != fmt.Sprint(want) {
+		t.Errorf("noted %v, want %v", noted, want)
+	}
+	if _, err := os.Stat(host.store.dir.stream(segmentName(1))); err == nil {
+		t.Error("the segment is still on disk")
+	}
+	next := int64(30_000)
+	for e, err := range l.Output(t.Context(), "S", "A", 0, -1) {
+		if err != nil {
+			t.Fatal(err)
+		}
+		o := e.Body.(events.Output)
+		if o.Offset != next {
+			t.Fatalf("chunk at %d, want %d", o.Offset, next)
+		}
+		next = o.End()
+	}
+	if next != 120_000 {
+		t.Errorf("output ends at %d", next)
+	}
+	if _, err := l.PruneBefore(t.Context(), time.Now().Add(time.Hour), "asked", note); err != nil {
+		t.Fatal(err)
+	}
+	if got := l.store.segments(); len(got) != 1 || got[0] != segmentName(5) {
+		t.Errorf("segments %v are left", got)
+	}
+}
+
+// TestAutoPruneKeepsTheLimit writes more than the ledger may hold.
+func TestAutoPruneKeepsTheLimit(t *testing.T) {
+	l, err := Open(t.Context(), Options{Dir: t.TempDir(), Sync: SyncRelaxed, MaxBytes: 8 << 20, SegmentBytes: 1 << 20})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() {
+		if err := l.Close(); err != nil {
+			t.Error(err)
+		}
+	}()
+	pruned := make(chan string, 1000)
+	l.AutoPrune(func(_ context.Context, _, _, execution string, _ events.Pruned) error {
+		pruned <- execution
+		return nil
+	})
+	for i := 0; ; i++ {
+		postOutput(t, l, "A", i*10, 10, 60_000)
+		if len(pruned) >= 5 {
+			break
+		}
+		if i > 100_000 {
+			t.Fatal("nothing is pruned")
+		}
+	}
+	ents, err := filepath.Glob(filepath.Join(l.store.dir.streams(), segmentPrefix+"*"))
+	if err != nil || len(ents) == 0 || filepath.Base(ents[0]) == segmentName(1) {
+		t.Errorf("segments on disk: %v, %v", ents, err)
+	}
+}
