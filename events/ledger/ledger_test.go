@@ -205,3 +205,42 @@ func BenchmarkAppend(b *testing.B) {
 		}
 	}
 }
+
+// BenchmarkOutput posts chunks as pumps do under load.
+func BenchmarkOutput(b *testing.B) {
+	l, err := Open(b.Context(), Options{Dir: b.TempDir()})
+	if err != nil {
+		b.Fatal(err)
+	}
+	defer func() { _ = l.Close() }()
+	for _, size := range []int{512 << 10, 64 << 10, 4 << 10} {
+		b.Run(fmt.Sprintf("%dKiB", size>>10), func(b *testing.B) {
+			line := []byte("2026-12-01T00:00:00Z some log line with numbers ")
+			data := make([]byte, 0, size)
+			for i := 0; len(data) < size-80; i++ {
+				data = fmt.Appendf(append(data, line...), "%d\n", rand.Uint32())
+			}
+			b.SetBytes(int64(len(data)))
+			var wg sync.WaitGroup
+			window := make(chan struct{}, 8)
+			off := int64(0)
+			for b.Loop() {
+				window <- struct{}{}
+				wg.Add(1)
+				err := l.Post(b.Context(), event("S", "E"+fmt.Sprint(size), events.Output{Stream: events.KindStdout, Offset: off, Data: data}),
+					func(_ events.Event, err error) {
+						if err != nil {
+							b.Error(err)
+						}
+						<-window
+						wg.Done()
+					})
+				if err != nil {
+					b.Fatal(err)
+				}
+				off += int64(len(data))
+			}
+			wg.Wait()
+		})
+	}
+}
