@@ -28,6 +28,7 @@ var walls = map[string][]string{
 	"replay":        {"events", "events/ledger", "projections"},
 	"mcp":           {"events", "projections", "producers", "replay"},
 	"guardian":      {},
+	"bench":         {},
 	"cmd":           {"events", "events/ledger", "projections", "producers", "replay", "mcp", "guardian"},
 }
 
