@@ -359,3 +359,11 @@ func TestWritersTakeTurnsAndQueuedOnesCanBeStopped(t *testing.T) {
 		t.Error("a queued command ran after it was stopped")
 	}
 }
+
+func TestACommandThatIsTooLongIsRefusedByName(t *testing.T) {
+	b := newBench(t)
+	res, err := b.Exec(t.Context(), request(": "+strings.Repeat("x", 140_000)))
+	if err != nil || res.Outcome != Refused || !strings.Contains(res.Refusal, "131072") {
+		t.Errorf("%+v, %v", res, err)
+	}
+}

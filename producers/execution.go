@@ -3,7 +3,6 @@ package producers
 import (
 	"context"
 	"errors"
-	"fmt"
 	"sync"
 	"syscall"
 	"time"
@@ -108,7 +107,10 @@ func (e *execution) start() bool {
 	})
 	if err != nil {
 		e.mu.Lock()
-		e.refused = &refusal{Reason: "spawn", Message: fmt.Sprintf("cannot start the command: %v", err)}
+		e.refused = refuse("spawn", "cannot start the command: %v", err)
+		if errors.Is(err, syscall.E2BIG) {
+			e.refused = refuse("spawn", "cannot start the command: its text (%d bytes; the system takes 131072) or its environment is too long: put it into a file", len(e.request.Command))
+		}
 		e.mu.Unlock()
 		return false
 	}

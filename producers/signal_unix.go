@@ -26,11 +26,12 @@ func signalNamed(name string) (syscall.Signal, bool) {
 var defaultSignals = sync.OnceFunc(func() {
 	unread := make(chan os.Signal, 1)
 	signal.Notify(unread, unix.SIGPIPE)
-	for _, s := range []os.Signal{unix.SIGINT, unix.SIGHUP, unix.SIGTERM, unix.SIGQUIT} {
+	for _, s := range []os.Signal{unix.SIGINT, unix.SIGHUP} { // the runtime leaves these ignored
 		if signal.Ignored(s) {
 			signal.Notify(unread, s)
 		}
 	}
+	signal.Notify(unread, unix.SIGTSTP, unix.SIGTTIN, unix.SIGTTOU) // and these untouched
 })
 
 // readNow reads what a file that does not block holds, and fails with EAGAIN
