@@ -18,10 +18,23 @@ var update = flag.Bool("update", false, "write the generated parts of the docume
 
 // bodies is every kind with a typed body, in the order of the reference.
 var bodies = []events.Body{
-	events.Opened{}, events.Closed{}, events.Lost{}, events.Forked{}, events.Rewound{},
-	events.Requested{}, events.Refused{}, events.Queued{}, events.Admitted{}, events.Spawned{}, events.Yielded{},
-	events.Input{}, events.Stopping{}, events.Settled{}, events.Pruned{},
-	events.Posted{}, events.Acknowledged{},
+	events.Opened{},
+	events.Closed{},
+	events.Lost{},
+	events.Forked{},
+	events.Rewound{},
+	events.Requested{},
+	events.Refused{},
+	events.Queued{},
+	events.Admitted{},
+	events.Spawned{},
+	events.Yielded{},
+	events.Input{},
+	events.Stopping{},
+	events.Settled{},
+	events.Pruned{},
+	events.Posted{},
+	events.Acknowledged{},
 }
 
 // nested are the types that bodies are made of.

@@ -84,7 +84,10 @@ func (p *printer) follow(ctx context.Context) error {
 	more, ended := make(chan struct{}, 1), make(chan error, 1)
 	f := events.Filter{Session: p.id.session, ID: p.id.execution}
 	go func() { // ends with follow
-		for range p.ledger.FollowOutput(ctx, f) {
+		for _, err := range p.ledger.FollowOutput(ctx, f) {
+			if err != nil {
+				return // lookAgain does without
+			}
 			wake(more)
 		}
 	}()
