@@ -1,9 +1,11 @@
 package main
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"os"
 	"path/filepath"
 	"strings"
@@ -13,6 +15,7 @@ import (
 
 	"github.com/yieldlog/yieldlog/events"
 	"github.com/yieldlog/yieldlog/events/ledger"
+	"github.com/yieldlog/yieldlog/replay"
 )
 
 func newDemo(a *app) *cobra.Command {
@@ -26,19 +29,23 @@ func newDemo(a *app) *cobra.Command {
 				return fmt.Errorf("making a directory: %w", err)
 			}
 			defer func() { err = errors.Join(err, os.RemoveAll(dir)) }()
-			d := &demo{app: &app{in: a.in, out: a.out, err: a.err, dir: filepath.Join(dir, "state")}}
+			d := &demo{
+				screen: a.out,
+				app:    &app{in: a.in, out: &indented{w: a.out}, err: a.err, dir: filepath.Join(dir, "state")},
+			}
 			return d.run(c.Context())
 		},
 	}
 }
 
-// patience bounds what the demo waits for.
+// demoPatience bounds what the demo waits for.
 const demoPatience = 30 * time.Second
 
 // A demo tells the main job, end to end: a client of its own talks to real
 // servers, and one of them is killed.
 type demo struct {
-	app    *app
+	screen io.Writer
+	app    *app // its output is indented
 	server *demoServer
 }
 
@@ -55,18 +62,37 @@ func (d *demo) run(ctx context.Context) (err error) {
 }
 
 func (d *demo) title(n int, text string) {
-	fmt.Fprintf(d.app.out, "\n%d. %s\n\n", n, text)
+	fmt.Fprintf(d.screen, "\n%d. %s\n\n", n, text)
 }
 
 func (d *demo) say(format string, args ...any) {
-	fmt.Fprintf(d.app.out, "   "+format+"\n", args...)
+	fmt.Fprintf(d.app.out, format+"\n", args...)
 }
 
-// quote shows output, indented.
+// quote shows output.
 func (d *demo) quote(output string) {
 	for line := range strings.Lines(output) {
-		fmt.Fprintf(d.app.out, "     | %s", line)
+		fmt.Fprintf(d.app.out, "  | %s", line)
 	}
+}
+
+// indented writes lines, indented.
+type indented struct {
+	w      io.Writer
+	inLine bool
+}
+
+func (i *indented) Write(p []byte) (int, error) {
+	for line := range bytes.Lines(p) {
+		if !i.inLine && len(line) > 1 {
+			line = append([]byte("   "), line...)
+		}
+		i.inLine = line[len(line)-1] != '\n'
+		if _, err := i.w.Write(line); err != nil {
+			return 0, err
+		}
+	}
+	return len(p), nil
 }
 
 func (d *demo) exec(command string, yield time.Duration) (demoAnswer, error) {
@@ -81,6 +107,9 @@ func (d *demo) fast(context.Context) error {
 	r, err := d.exec("echo hello, ledger", 5*time.Second)
 	if err != nil {
 		return err
+	}
+	if r.ExitCode == nil {
+		return fmt.Errorf("a fast command is %s after five seconds", r.Status)
 	}
 	d.say("-> %s, exit code %d, in %d ms", r.Status, *r.ExitCode, r.DurationMS)
 	d.quote(r.Stdout)
@@ -179,21 +208,30 @@ func (d *demo) recovered(ctx context.Context) (err error) {
 }
 
 func (d *demo) replayed(ctx context.Context) error {
-	d.title(5, "Everything that was printed is still there, the lost command's too")
+	d.title(5, "The whole session can be replayed, and proven complete")
 	return d.app.reading(ctx, func(l *ledger.Ledger) error {
-		processes, err := foldProcesses(ctx, l, events.Filter{}, "")
+		session, err := firstSession(ctx, l)
 		if err != nil {
 			return err
 		}
-		for _, p := range pick(processes, false, 2) {
-			var out strings.Builder
-			pr := &printer{ledger: l, id: named{p.Session, p.Execution}, out: &out, err: &out}
-			if err := pr.catchUp(ctx); err != nil {
-				return err
-			}
-			d.say("$ yieldlog logs %s    # %s", shortID(p.Execution), stateWords(p))
-			d.quote(out.String())
+		d.say("$ yieldlog replay %s --speed 4", shortID(session))
+		player := replay.Player{Speed: 4, IdleLimit: time.Second}
+		if err := d.app.play(ctx, l, events.Filter{Session: session}, &player); err != nil {
+			return err
 		}
-		return nil
+		v, err := replay.Verify(ctx, l, "")
+		if err != nil {
+			return fmt.Errorf("verifying: %w", err)
+		}
+		fmt.Fprintln(d.app.out)
+		d.say("$ yieldlog verify")
+		return d.app.printVerification(v)
 	})
+}
+
+func firstSession(ctx context.Context, l *ledger.Ledger) (string, error) {
+	for e, err := range l.Read(ctx, events.Filter{Kind: events.KindOpened}, 1, 0) {
+		return e.Session, err
+	}
+	return "", errors.New("the ledger has no session")
 }

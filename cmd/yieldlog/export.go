@@ -16,21 +16,31 @@ import (
 	"github.com/yieldlog/yieldlog/producers/archive"
 )
 
+// formatArchive is the format that another ledger imports.
+const formatArchive = "archive"
+
 func newExport(a *app) *cobra.Command {
 	var (
-		file string
-		all  bool
+		file, format string
+		all          bool
 	)
 	c := &cobra.Command{
-		Use:   "export SESSION...",
-		Short: "Write sessions to an archive, for another ledger",
+		Use:   "export [ID...]",
+		Short: "Write sessions to an archive, for another ledger, or in another format",
 		Long: `Write sessions to an archive: every event and every byte of output, compressed. An
 execution stands for its session.
 
   yieldlog export 1KDBPMYF -o night.yieldlog
-  yieldlog export --all | ssh host yieldlog import -`,
+  yieldlog export --all | ssh host yieldlog import -
+
+With --format, write one session or execution, without an ID the newest session:
+as asciicast v3 (asciinema plays it), text, jsonl (every event with its output,
+as JSON lines), or markdown.`,
 		ValidArgsFunction: a.completeIDs,
 		RunE: func(c *cobra.Command, args []string) error {
+			if format != formatArchive {
+				return a.render(c.Context(), args, format, file)
+			}
 			if all == (len(args) > 0) {
 				return usageError{errors.New("name the sessions, or say --all")}
 			}
@@ -44,6 +54,7 @@ execution stands for its session.
 		},
 	}
 	c.Flags().StringVarP(&file, "output", "o", "-", "the file, which is there once it is whole; - is stdout")
+	c.Flags().StringVar(&format, "format", formatArchive, "archive, or one of "+formatNames())
 	c.Flags().BoolVar(&all, "all", false, "every session")
 	return c
 }

@@ -49,6 +49,8 @@ replayable ledger of everything that happened.
 		newStop(a),
 		newLogs(a),
 		newEvents(a),
+		newReplay(a),
+		newVerify(a),
 		newDemo(a),
 		newServe(a),
 		newExport(a),

@@ -1,0 +1,69 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"maps"
+	"os"
+	"slices"
+	"strings"
+
+	"github.com/yieldlog/yieldlog/events"
+	"github.com/yieldlog/yieldlog/events/ledger"
+	"github.com/yieldlog/yieldlog/replay"
+)
+
+// A format writes a recording.
+type format func(ctx context.Context, w io.Writer, l *ledger.Ledger, f events.Filter) error
+
+var formats = map[string]format{
+	"asciicast": func(ctx context.Context, w io.Writer, l *ledger.Ledger, f events.Filter) error {
+		return replay.WriteAsciicast(w, replay.Timeline(ctx, l, f, 0), replay.Cast{Labelled: f.ID == ""})
+	},
+	"jsonl": func(ctx context.Context, w io.Writer, l *ledger.Ledger, f events.Filter) error {
+		return replay.WriteEventLines(w, replay.Timeline(ctx, l, f, 0))
+	},
+	"markdown": func(ctx context.Context, w io.Writer, l *ledger.Ledger, f events.Filter) error {
+		return replay.WriteMarkdown(ctx, w, l, f, 0)
+	},
+	"text": func(ctx context.Context, w io.Writer, l *ledger.Ledger, f events.Filter) error {
+		text := replay.TextWriter{W: w, Labelled: f.ID == ""}
+		player := replay.Player{Instant: true}
+		return errors.Join(player.Play(ctx, replay.Timeline(ctx, l, f, 0), text.WriteFrame), text.Close())
+	},
+}
+
+// formatNames lists the formats.
+func formatNames() string { return strings.Join(slices.Sorted(maps.Keys(formats)), ", ") }
+
+// render writes a session or an execution, without an id the newest session.
+func (a *app) render(ctx context.Context, args []string, name, file string) error {
+	write, ok := formats[name]
+	if !ok {
+		return usageError{fmt.Errorf("%q is none of the formats %s, %s", name, formatArchive, formatNames())}
+	}
+	if len(args) > 1 {
+		return usageError{fmt.Errorf("the format %s holds one session or execution", name)}
+	}
+	return a.reading(ctx, func(l *ledger.Ledger) error {
+		f, err := a.selectRecording(ctx, l, args)
+		if err != nil {
+			return err
+		}
+		return a.writeFile(file, func(w io.Writer) error { return write(ctx, w, l, f) })
+	})
+}
+
+// writeFile writes to a file, or to standard output for "-".
+func (a *app) writeFile(name string, write func(io.Writer) error) (err error) {
+	if name == "-" {
+		return write(a.out)
+	}
+	f, err := os.OpenFile(name, os.O_WRONLY|os.O_CREATE|os.O_TRUNC, 0o600)
+	if err != nil {
+		return fmt.Errorf("creating the file: %w", err)
+	}
+	return errors.Join(write(f), f.Close())
+}
