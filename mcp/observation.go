@@ -55,7 +55,7 @@ type omitted struct {
 // forms of the answer together are too long for the clients, the page shrinks.
 func (s *Server) observe(ctx context.Context, p projections.Process, o observation, r replay.PageRequest) (reply, error) {
 	r.Limit = s.outputLimit(r.Limit)
-	r.End, r.Final = p.Offset, p.Settled != nil
+	r = r.Of(p)
 	r.From = min(r.From, r.End)
 	o.facts(p, time.Now())
 	budget := max(inlineBudget, s.opts.MaxOutputBytes*9/4)
@@ -116,8 +116,8 @@ const screenBytes = 256 << 10
 // screen answers with what the command's terminal shows now.
 func (s *Server) screen(ctx context.Context, p projections.Process) (reply, error) {
 	page, err := s.opts.Pages(ctx, p.Session, p.Execution, replay.PageRequest{
-		Newest: true, Limit: screenBytes, Streams: []events.Kind{events.KindTTY}, End: p.Offset, Final: p.Settled != nil,
-	})
+		Newest: true, Limit: screenBytes, Streams: []events.Kind{events.KindTTY},
+	}.Of(p))
 	if err != nil {
 		return reply{}, fmt.Errorf("reading the terminal of %s: %w", p.Execution, err)
 	}

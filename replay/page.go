@@ -8,6 +8,7 @@ import (
 	"slices"
 
 	"github.com/yieldlog/yieldlog/events"
+	"github.com/yieldlog/yieldlog/projections"
 )
 
 // Outputs reads recorded output; *ledger.Ledger does.
@@ -73,11 +74,26 @@ const (
 	holdBack = 4 << 10
 	// window is the most, in bytes, that a newest or a head-and-tail page reads
 	// at each end, or a few times its limit if that is more.
-	window = 256 << 10
+	window = 128 << 10
 	// skipAtMost bounds, in bytes, how far a forward page looks for a stream
 	// that was asked for among those that were not.
 	skipAtMost = 8 << 20
 )
+
+// Of is the request about an execution: the page ends where its output ends, as
+// far as it is known.
+func (r PageRequest) Of(p projections.Process) PageRequest {
+	r.End, r.Final = p.Offset, p.Settled != nil
+	r.Totals = map[events.Kind]int64{
+		events.KindStdout: p.StdoutBytes, events.KindStderr: p.StderrBytes, events.KindTTY: p.TTYBytes,
+	}
+	if s := p.Settled; s != nil {
+		r.Totals = map[events.Kind]int64{
+			events.KindStdout: s.Stdout.Bytes, events.KindStderr: s.Stderr.Bytes, events.KindTTY: s.TTY.Bytes,
+		}
+	}
+	return r
+}
 
 // ReadPage reads a page. It never splits a UTF-8 character at the end of a page
 // while more may come, and never skips a byte. A forward page costs what it

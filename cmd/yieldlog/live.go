@@ -23,7 +23,9 @@ type live struct {
 	ledger    *ledger.Ledger
 	engine    *replay.Engine
 	processes *projections.Processes
-	session   *producers.Session
+	// recent answers for the output of the session's newest executions.
+	recent  *replay.Recent
+	session *producers.Session
 }
 
 // openLive opens the ledger and a session. The folds see what this process
@@ -33,8 +35,8 @@ func (a *app) openLive(ctx context.Context, cfg producers.Config, program string
 	if err != nil {
 		return nil, err
 	}
-	v := &live{ledger: l, processes: projections.NewProcesses()}
-	v.engine = replay.NewEngine(append(folds, v.processes)...)
+	v := &live{ledger: l, processes: projections.NewProcesses(), recent: replay.NewRecent(l)}
+	v.engine = replay.NewEngine(append(folds, v.processes, v.recent)...)
 	l.Tap(v.engine.Apply)
 	v.session, err = producers.OpenSession(ctx, l, cfg, events.Opened{Program: program, Version: buildVersion()})
 	if err != nil {

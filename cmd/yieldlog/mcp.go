@@ -64,7 +64,7 @@ func (a *app) serveMCP(ctx context.Context, address string) (err error) {
 	server := mcp.New(mcp.Options{
 		Version: buildVersion(), Session: v.session, Facts: v.engine, Processes: v.processes, Feed: feed,
 		Pages: func(ctx context.Context, session, execution string, r replay.PageRequest) (replay.Page, error) {
-			return replay.ReadPage(ctx, v.ledger, session, execution, r)
+			return replay.ReadPage(ctx, v.recent, session, execution, r)
 		},
 		Transcript: func(ctx context.Context, session string) ([]projections.Row, error) {
 			rows := projections.NewTranscript(session)

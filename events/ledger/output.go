@@ -86,6 +86,9 @@ func (l *Ledger) outputOf(ctx context.Context, segment, subject string, seq uint
 		if !yield(e, nil) {
 			return false, errStopped
 		}
+		if to >= 0 && o.End() >= to {
+			return true, nil
+		}
 	}
 	return false, nil
 }
@@ -106,6 +109,9 @@ func trim(o events.Output, from, to int64) events.Output {
 // ends beyond from. Chunks of one execution are in offset order within a
 // segment, so it halves.
 func (l *Ledger) seek(ctx context.Context, segment, subject string, seq uint64, from int64) (uint64, error) {
+	if from <= 0 {
+		return seq, nil // the scan finds the first
+	}
 	r, err := l.next(ctx, segment, subject, seq)
 	if err != nil {
 		return 0, err
