@@ -55,6 +55,7 @@ replayable ledger of everything that happened.
 		newServe(a),
 		newExport(a),
 		newImport(a),
+		newWeb(a),
 		newOn(a),
 		newSubscriber(a),
 		newConfig(a),

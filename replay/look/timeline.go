@@ -3,6 +3,8 @@ package look
 import (
 	"cmp"
 	"slices"
+	"strconv"
+	"strings"
 	"time"
 )
 
@@ -160,14 +162,27 @@ func (t *Timeline) ticks() {
 	}
 	for d := time.Duration(0); d <= span; d += step {
 		x := float64(d) / float64(span) * TimelineWidth
-		t.Ticks = append(t.Ticks, Tick{X: x, At: t.From.Add(d), Text: "+" + tickText(d)})
+		if x > TimelineWidth-40 {
+			break // its text has no room
+		}
+		t.Ticks = append(t.Ticks, Tick{X: x, At: t.From.Add(d), Text: tickText(d)})
 	}
 }
 
 // tickText is a round duration, without its zeros.
 func tickText(d time.Duration) string {
-	if d < 10*time.Second && d%time.Second == 0 {
-		return d.String()
+	switch {
+	case d == 0:
+		return "0"
+	case d%(24*time.Hour) == 0:
+		return strconv.Itoa(int(d/(24*time.Hour))) + "d"
 	}
-	return Duration(d)
+	text := d.String() // 1h0m0s, 5m0s, 500ms
+	if strings.HasSuffix(text, "m0s") {
+		text = strings.TrimSuffix(text, "0s")
+	}
+	if strings.HasSuffix(text, "h0m") {
+		text = strings.TrimSuffix(text, "0m")
+	}
+	return text
 }

@@ -235,6 +235,19 @@ func facts(p projections.Process) []Fact {
 	return append(f, endFacts(p.Settled)...)
 }
 
+// Grow corrects the length of a live execution's output by what was read of it.
+func (in *Inspector) Grow(end int64) {
+	if !in.Live || end <= in.Size {
+		return
+	}
+	in.Size = end
+	for i := range in.Facts {
+		if in.Facts[i].Name == "output" {
+			in.Facts[i].Value = Bytes(end)
+		}
+	}
+}
+
 func outputFact(p projections.Process) string {
 	parts := []string{}
 	for _, s := range []struct {

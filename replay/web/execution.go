@@ -88,7 +88,7 @@ func (s *Server) play(ctx context.Context, r *http.Request, q Query) (view, erro
 
 // cast is the recording, in asciinema's format.
 func (s *Server) cast(w http.ResponseWriter, r *http.Request) {
-	q := parseQuery(r.URL.Path, r.URL.Query())
+	q := s.asked(r.URL.Path, r)
 	in, moment, err := s.find(r.Context(), r, q)
 	if err != nil {
 		s.fail(w, r, err)
@@ -103,7 +103,7 @@ func (s *Server) cast(w http.ResponseWriter, r *http.Request) {
 // raw is the output as it is, byte for byte. A browser saves it, and never
 // shows it: the bytes are hostile.
 func (s *Server) raw(w http.ResponseWriter, r *http.Request) {
-	q := parseQuery(r.URL.Path, r.URL.Query())
+	q := s.asked(r.URL.Path, r)
 	in, moment, err := s.find(r.Context(), r, q)
 	if err != nil {
 		s.fail(w, r, err)

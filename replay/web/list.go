@@ -309,6 +309,7 @@ func (s *Server) fillInspector(ctx context.Context, in *inspectorView, q Query, 
 		s.opts.Logger.Warn("reading output", "execution", in.ID, "error", err)
 		in.Problem = "The output cannot be read."
 	}
+	in.Grow(in.Output.End)
 }
 
 // The bounds of a search in output.

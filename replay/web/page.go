@@ -37,7 +37,7 @@ type frame struct {
 func (s *Server) page(mux *http.ServeMux, pattern, name string, build builder) {
 	mux.HandleFunc("GET "+pattern, func(w http.ResponseWriter, r *http.Request) {
 		s.catchUp(r.Context())
-		q := parseQuery(r.URL.Path, r.URL.Query())
+		q := s.asked(r.URL.Path, r)
 		v, err := build(r.Context(), r, q)
 		if err != nil {
 			s.fail(w, r, err)
@@ -46,7 +46,7 @@ func (s *Server) page(mux *http.ServeMux, pattern, name string, build builder) {
 		s.write(w, http.StatusOK, name, s.frame(r, q, v))
 	})
 	mux.HandleFunc("GET /live"+pattern, func(w http.ResponseWriter, r *http.Request) {
-		q := parseQuery(strings.TrimPrefix(r.URL.Path, "/live"), r.URL.Query())
+		q := s.asked(strings.TrimPrefix(r.URL.Path, "/live"), r)
 		s.stream(w, r, func() ([]byte, error) {
 			v, err := build(r.Context(), r, q)
 			if err != nil {
@@ -60,6 +60,15 @@ func (s *Server) page(mux *http.ServeMux, pattern, name string, build builder) {
 // patience is how long a page waits to show what was appended before it was
 // asked for. What is later comes as a change.
 const patience = 250 * time.Millisecond
+
+// asked is the query of a request. The newest moment is now.
+func (s *Server) asked(path string, r *http.Request) Query {
+	q := parseQuery(path, r.URL.Query())
+	if q.At >= s.live.Seq() {
+		q.At = 0
+	}
+	return q
+}
 
 func (s *Server) catchUp(ctx context.Context) {
 	ctx, cancel := context.WithTimeout(ctx, patience)

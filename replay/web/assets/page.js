@@ -32,6 +32,10 @@
   };
   addEventListener("popstate", () => reload());
 
+  // A hand on the slider is not moved.
+  let touched = 0;
+  document.addEventListener("input", (event) => { if (event.target.id === "at") touched = Date.now(); });
+
   // After every change: what a screen reader should hear, and the slider's end.
   let notice = $("#notice") ? $("#notice").textContent : "";
   const settle = () => {
@@ -42,7 +46,7 @@
     if (now && now !== notice) $("#said").textContent = now;
     notice = now;
     const slider = $("#at");
-    if (slider && slider !== document.activeElement && $("[sse-connect]")) {
+    if (slider && slider !== document.activeElement && Date.now() - touched > 1000 && $("[sse-connect]")) {
       slider.max = slider.value = view.dataset.last;
       $("#seq").textContent = view.dataset.last;
       $("#seq").nextElementSibling.textContent = "/" + view.dataset.last;
