@@ -130,6 +130,9 @@ func (h *host) refuse(cause error, aside string) error {
 	if kept == "" {
 		return cause
 	}
+	if in, _, err := inspectAll(h.dir); err == nil && len(in.faults) > 0 {
+		cause = in.err() // it names the blocks
+	}
 	return fmt.Errorf("%w; the streams were put back as they were, what the server made of them is in %s", cause, kept)
 }
 

@@ -88,7 +88,7 @@ func repairFault(d stateDir, m *marker, f fault, kept string) (string, error) {
 		m.Missing = append(m.Missing, missingBlock(f.stream, blockNumber(f.block)))
 		return fmt.Sprintf("noted that block %s is missing", f.block), d.writeMarker(m)
 	}
-	if err := readable(f.block); err != nil {
+	if _, err := readable(f.block); err != nil {
 		return "", errBeyondRepair
 	}
 	r, err := scanBlock(f.block, f.stream)

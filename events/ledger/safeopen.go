@@ -111,9 +111,7 @@ func (in *inspection) stream(dir stateDir, m *marker, name string, all, relaxed 
 			in.gap(m, name, paths[i-1], p)
 		}
 		if !scan {
-			if err := readable(p); err != nil {
-				in.unreadable(name, p, err)
-			}
+			in.glance(name, p, ix)
 			continue
 		}
 		r, ok := in.block(name, p, i == len(paths)-1)
@@ -125,6 +123,19 @@ func (in *inspection) stream(dir stateDir, m *marker, name string, all, relaxed 
 	if scan && last < ix.last && !relaxed && len(paths) > 0 {
 		block := paths[len(paths)-1]
 		in.fault(name, block, "block %s was cut off: it ends with sequence %d, and stream %s had %d; %s", block, last, name, ix.last, repairHint)
+	}
+}
+
+// glance checks a block that is not scanned: it can be read, and it is as long
+// as the index says. JetStream cuts a block of another length.
+func (in *inspection) glance(stream, path string, ix index) {
+	size, err := readable(path)
+	if err != nil {
+		in.unreadable(stream, path, err)
+		return
+	}
+	if want := ix.sizes[blockNumber(path)]; size < want {
+		in.fault(stream, path, "block %s was cut off: it has %d bytes of %d; %s", path, size, want, repairHint)
 	}
 }
 
@@ -161,16 +172,21 @@ func (in *inspection) gap(m *marker, stream, before, after string) {
 
 func missingBlock(stream string, n int) string { return stream + "/" + strconv.Itoa(n) }
 
-func readable(path string) error {
+// readable opens a file to see whether it can be read, and returns its size.
+func readable(path string) (int64, error) {
 	f, err := os.Open(path)
 	if err != nil {
-		return err
+		return 0, err
 	}
 	defer func() { _ = f.Close() }()
-	if st, err := f.Stat(); err != nil || st.IsDir() {
-		return errors.Join(err, errors.New("it is no file"))
+	st, err := f.Stat()
+	if err == nil && st.IsDir() {
+		err = errors.New("it is no file")
 	}
-	return nil
+	if err != nil {
+		return 0, err
+	}
+	return st.Size(), nil
 }
 
 func damaged(format string, args ...any) error {

@@ -155,56 +155,6 @@ func nextRecord(b []byte, h hash.Hash) int {
 // One of these begins every subject that is stored in the ledger.
 var eventStart, markStart = []byte(events.SubjectRoot + "."), []byte(segmentMark)
 
-// An index is what can be told of JetStream's index of a stream.
-type index struct {
-	// fresh says that JetStream will trust it. If it will not, it reads every
-	// block again, and a rebuild can destroy what follows a damaged byte.
-	fresh bool
-	// last is the last sequence of the stream when it was written, 0 when there
-	// is no readable index.
-	last uint64
-}
-
-func readIndex(streamDir, stream string) index {
-	b, err := os.ReadFile(filepath.Join(streamDir, "msgs", "index.db"))
-	if err != nil || len(b) < 32 {
-		return index{}
-	}
-	body, sum := b[:len(b)-recordSum], b[len(b)-recordSum:]
-	key := sha256.Sum256([]byte(stream))
-	h, err := highwayhash.NewDigest64(key[:])
-	if err != nil {
-		panic(err) // the key has the right length
-	}
-	_, _ = h.Write(body)
-	if !bytes.Equal(h.Sum(nil), sum) {
-		return index{}
-	}
-	paths, err := blocks(streamDir)
-	if err != nil || len(paths) == 0 {
-		return index{}
-	}
-	// It ends with the number of the last block and its last checksum.
-	last := paths[len(paths)-1]
-	tail, err := lastBytes(last, recordSum)
-	fresh := err == nil && bytes.HasSuffix(body, append(binary.AppendUvarint(nil, uint64(blockNumber(last))), tail...))
-	return index{fresh: fresh, last: indexLast(body)}
-}
-
-// indexLast reads the last sequence: two bytes of header, then messages, bytes,
-// first sequence, first time (signed, but as long), last sequence.
-func indexLast(body []byte) (last uint64) {
-	b := body[2:]
-	for range 5 {
-		v, n := binary.Uvarint(b)
-		if n <= 0 {
-			return 0
-		}
-		last, b = v, b[n:]
-	}
-	return last
-}
-
 func blockNumber(path string) int {
 	n, _ := strconv.Atoi(strings.TrimSuffix(filepath.Base(path), ".blk"))
 	return n

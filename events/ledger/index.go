@@ -1,0 +1,142 @@
+package ledger
+
+import (
+	"bytes"
+	"crypto/sha256"
+	"encoding/binary"
+	"errors"
+	"os"
+	"path/filepath"
+
+	"github.com/minio/highwayhash"
+	"github.com/nats-io/nats-server/v2/server/avl"
+)
+
+// An index is what JetStream wrote about a stream, in msgs/index.db.
+type index struct {
+	// fresh says that JetStream will trust it. If it will not, it reads every
+	// block again, and a rebuild can destroy what follows a damaged byte.
+	fresh bool
+	// last is the last sequence of the stream when it was written, 0 when there
+	// is no readable index.
+	last uint64
+	// sizes is the least size of each block's file, in bytes, by its number.
+	sizes map[int]int64
+}
+
+// readIndex reads the index of a stream; a missing or damaged one is empty.
+func readIndex(streamDir, stream string) index {
+	b, err := os.ReadFile(filepath.Join(streamDir, "msgs", "index.db"))
+	if err != nil || len(b) < 32 {
+		return index{}
+	}
+	body, sum := b[:len(b)-recordSum], b[len(b)-recordSum:]
+	key := sha256.Sum256([]byte(stream))
+	h, err := highwayhash.NewDigest64(key[:])
+	if err != nil {
+		panic(err) // the key has the right length
+	}
+	_, _ = h.Write(body)
+	if !bytes.Equal(h.Sum(nil), sum) {
+		return index{}
+	}
+	ix, err := parseIndex(body)
+	if err != nil {
+		return index{}
+	}
+	ix.fresh = endsAt(body, streamDir)
+	return ix
+}
+
+// endsAt reports whether the last block of the stream is the one that the index
+// ends with, and ends with the checksum that the index ends with.
+func endsAt(body []byte, streamDir string) bool {
+	paths, err := blocks(streamDir)
+	if err != nil || len(paths) == 0 {
+		return false
+	}
+	last := paths[len(paths)-1]
+	tail, err := lastBytes(last, recordSum)
+	return err == nil && bytes.HasSuffix(body, append(binary.AppendUvarint(nil, uint64(blockNumber(last))), tail...))
+}
+
+// An indexReader reads the numbers of an index. After an error all are 0.
+type indexReader struct {
+	b   []byte
+	bad bool
+}
+
+func (r *indexReader) skip(n int) {
+	if n < 0 || n > len(r.b) {
+		r.b, r.bad = nil, true
+		return
+	}
+	r.b = r.b[n:]
+}
+
+// number reads a varint. A signed one is as long, and skipped alike.
+func (r *indexReader) number() uint64 {
+	v, n := binary.Uvarint(r.b)
+	if n <= 0 {
+		r.bad = true
+		return 0
+	}
+	r.skip(n)
+	return v
+}
+
+var errIndex = errors.New("the index cannot be read")
+
+// parseIndex reads what JetStream's recoverFullState does: two bytes of magic
+// and version, the state of the stream, its subjects, its blocks.
+func parseIndex(body []byte) (index, error) {
+	version := body[1]
+	r := &indexReader{b: body[2:]}
+	ix := index{sizes: map[int]int64{}}
+	for range 5 { // messages, bytes, first sequence, first time, last sequence
+		ix.last = r.number()
+	}
+	r.number() // last time
+	for n := r.number(); n > 0 && !r.bad; n-- {
+		size := int(r.number())
+		if size <= 0 {
+			continue
+		}
+		r.skip(size)
+		total := r.number()
+		r.number() // first block
+		if total > 1 || version >= 4 {
+			r.number() // last block
+		}
+	}
+	for n := r.number(); n > 0 && !r.bad; n-- {
+		r.block(version, ix.sizes)
+	}
+	if r.bad {
+		return index{}, errIndex
+	}
+	return ix, nil
+}
+
+func (r *indexReader) block(version byte, sizes map[int]int64) {
+	number, size := int(r.number()), int64(r.number())
+	for range 4 { // first sequence and time, last sequence and time
+		r.number()
+	}
+	deleted := r.number()
+	if version >= 2 {
+		r.number() // messages that expire
+	}
+	if version >= 3 {
+		r.number() // messages on a schedule
+	}
+	if deleted > 0 {
+		_, n, err := avl.Decode(r.b)
+		if err != nil {
+			r.bad = true
+			return
+		}
+		r.skip(n)
+	}
+	sizes[number] = size
+}
