@@ -31,13 +31,16 @@ type Facts interface {
 type Pages func(ctx context.Context, session, execution string, r replay.PageRequest) (replay.Page, error)
 
 // process is the execution's facts, once the folds have reached seq. ok is
-// false when the owner has no such execution.
+// false when the owner has no such execution, neither now nor of old.
 func (s *Server) process(ctx context.Context, owner, execution string, seq uint64) (p projections.Process, ok bool, err error) {
 	if err := s.opts.Facts.WaitFor(ctx, seq); err != nil {
 		return p, false, fmt.Errorf("waiting for event %d: %w", seq, err)
 	}
 	s.opts.Facts.View(func() { p, ok = s.opts.Processes.Get(execution) })
-	return p, ok && s.visible(p, owner), nil
+	if !ok {
+		return s.legacy.execution(ctx, owner, execution)
+	}
+	return p, s.visible(p, owner), nil
 }
 
 // visible reports whether the owner's tools may see the process.

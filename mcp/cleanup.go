@@ -30,7 +30,11 @@ func (s *Server) cleanup(ctx context.Context, c *call) (reply, error) {
 	if err != nil {
 		return reply{}, fmt.Errorf("cleaning up: %w", err)
 	}
+	lost, err := s.legacy.forget(ctx, c.args.owner(), c.args.millis("stopped_older_than_ms", defaultCleanupAge))
+	if err != nil {
+		return reply{}, fmt.Errorf("cleaning up: %w", err)
+	}
 	return answer(struct {
 		Removed int `json:"removed"`
-	}{removed}), nil
+	}{removed + lost}), nil
 }

@@ -24,8 +24,7 @@ func liveServer(t *testing.T, change func(*producers.Config)) *Server {
 	if change != nil {
 		change(&cfg)
 	}
-	ctx := context.Background()
-	l, err := ledger.Open(ctx, ledger.Options{Dir: t.TempDir(), Sync: ledger.SyncRelaxed})
+	l, err := ledger.Open(context.Background(), ledger.Options{Dir: t.TempDir(), Sync: ledger.SyncRelaxed})
 	if err != nil {
 		t.Fatalf("opening the ledger: %v", err)
 	}
@@ -34,6 +33,15 @@ func liveServer(t *testing.T, change func(*producers.Config)) *Server {
 			t.Errorf("closing the ledger: %v", err)
 		}
 	})
+	s, _ := serverOn(t, l, cfg)
+	return s
+}
+
+// serverOn is a server with a session of its own on the ledger. end closes
+// the session; the test's end does, too.
+func serverOn(t *testing.T, l *ledger.Ledger, cfg producers.Config) (s *Server, end func()) {
+	t.Helper()
+	ctx := context.Background()
 	processes, feed := projections.NewProcesses(), NewFeed()
 	engine := replay.NewEngine(processes, feed)
 	t.Cleanup(l.Tap(engine.Apply))
@@ -41,13 +49,14 @@ func liveServer(t *testing.T, change func(*producers.Config)) *Server {
 	if err != nil {
 		t.Fatalf("opening the session: %v", err)
 	}
-	t.Cleanup(func() {
+	end = func() {
 		ctx, cancel := context.WithTimeout(context.Background(), patience)
 		defer cancel()
 		if err := session.Close(ctx, "the test is over"); err != nil {
 			t.Errorf("closing the session: %v", err)
 		}
-	})
+	}
+	t.Cleanup(end)
 	return New(Options{
 		Version: "test", Session: session, Facts: engine, Processes: processes, Feed: feed,
 		Pages: func(ctx context.Context, session, execution string, r replay.PageRequest) (replay.Page, error) {
@@ -58,8 +67,9 @@ func liveServer(t *testing.T, change func(*producers.Config)) *Server {
 			err := replay.NewEngine(rows).RunTo(ctx, l, events.Filter{Session: session}, 0)
 			return rows.Rows(""), err
 		},
+		Earlier:        replay.Earlier{Source: l, Session: session.ID()},
 		MaxOutputBytes: cfg.MaxOutputBytes,
-	})
+	}), end
 }
 
 // toolResult is the result of a tools/call.
@@ -233,6 +243,41 @@ func TestTerminal(t *testing.T) {
 	screen := c.call("read", map[string]any{"process_id": got.ProcessID, "rendered": true})
 	if screen.TTY == nil || strings.TrimSpace(*screen.TTY) != "b" {
 		t.Errorf("the screen is %+v", screen)
+	}
+}
+
+// What an earlier session left can be read, and nothing else.
+func TestHandlesOfAnEarlierSession(t *testing.T) {
+	l, err := ledger.Open(context.Background(), ledger.Options{Dir: t.TempDir(), Sync: ledger.SyncRelaxed})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = l.Close() })
+	before, end := serverOn(t, l, producers.DefaultConfig())
+	id := newCaller(t, before).exec("echo good; exit 4").ProcessID
+	after, _ := serverOn(t, l, producers.DefaultConfig())
+	c := newCaller(t, after)
+	handle := map[string]any{"process_id": id}
+	if got := c.call("read", handle); got.Error != "Unknown process_id: "+id {
+		t.Errorf("while its session lives: %+v", got)
+	}
+	end()
+	for _, tool := range []string{"read", "wait"} {
+		if got := c.call(tool, handle); got.Status != "completed" || *got.Stdout != "good\n" || *got.ExitCode != 4 {
+			t.Errorf("%s: %+v", tool, got)
+		}
+	}
+	if got := c.call("stop", handle); got.Stopped || got.Error == "" || got.Status != "completed" {
+		t.Errorf("stop: %+v", got)
+	}
+	if got := c.call("write", map[string]any{"process_id": id, "input": "x"}); got.OK || got.Error == "" {
+		t.Errorf("write: %+v", got)
+	}
+	if got := c.call("read", map[string]any{"process_id": id, "owner": "/root/other"}); got.Error != "Unknown process_id: "+id {
+		t.Errorf("another owner: %+v", got)
+	}
+	if got := c.call("ps", nil); len(got.Processes) != 0 {
+		t.Errorf("ps: %+v", got.Processes)
 	}
 }
 

@@ -73,6 +73,16 @@ func (s *Server) ps(ctx context.Context, c *call) (reply, error) {
 			}
 		}
 	})
+	if completed {
+		lost, err := s.legacy.list(ctx, owner)
+		if err != nil {
+			return reply{}, err
+		}
+		out.Total += len(lost)
+		for _, p := range lost[:min(len(lost), limit-len(out.Processes))] {
+			out.Processes = append(out.Processes, list(p, now))
+		}
+	}
 	r := answer(out)
 	if len(r.structured) > inlineBudget/2 {
 		for i := range out.Processes {

@@ -24,6 +24,7 @@ type Server struct {
 	tools map[string]*tool
 	// protocol answers everything but tool calls over stdio.
 	protocol *mcpgoserver.MCPServer
+	legacy   legacy
 }
 
 // Options says what a server works with.
@@ -42,6 +43,8 @@ type Options struct {
 	Pages Pages
 	// Transcript reads the rows of a session; nil offers no transcripts.
 	Transcript func(ctx context.Context, session string) ([]projections.Row, error)
+	// Earlier finds what earlier sessions left behind; nil finds nothing.
+	Earlier Earlier
 	// MaxOutputBytes is the default and the most that an answer shows of a
 	// stream, in bytes; 0 is 20000.
 	MaxOutputBytes int
@@ -66,6 +69,7 @@ func newServer(o Options) *Server {
 		o.Logger = slog.New(slog.DiscardHandler)
 	}
 	s := &Server{opts: o, log: o.Logger, tools: map[string]*tool{}}
+	s.legacy = legacy{earlier: o.Earlier, forgotten: map[string]bool{}}
 	s.protocol = mcpgoserver.NewMCPServer("yieldlog", o.Version,
 		mcpgoserver.WithTitle("yieldlog"),
 		mcpgoserver.WithInstructions(instructions),

@@ -57,10 +57,7 @@ func (s *Server) stop(ctx context.Context, c *call) (reply, error) {
 		// 0 kills at once, which to a session is the default.
 		Signal: signal, ForceAfter: max(time.Nanosecond, c.args.millis("force_after_ms", defaultForce)),
 	})
-	switch {
-	case errors.Is(err, producers.ErrUnknown):
-		return unknown(id), nil
-	case err != nil && ctx.Err() != nil:
+	if err != nil && ctx.Err() != nil {
 		return reply{}, fmt.Errorf("stopping: %w", err)
 	}
 	p, ok, ferr := s.process(ctx, owner, id, result.Seq)
@@ -69,6 +66,9 @@ func (s *Server) stop(ctx context.Context, c *call) (reply, error) {
 	}
 	if !ok {
 		return unknown(id), nil
+	}
+	if errors.Is(err, producers.ErrUnknown) {
+		return answer(ended(p)), nil
 	}
 	out := stopped{ProcessID: id, Status: string(p.Status), NextSeq: p.Offset}
 	if e := p.Settled; e != nil {

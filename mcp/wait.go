@@ -38,17 +38,14 @@ func (s *Server) wait(ctx context.Context, c *call) (reply, error) {
 	progress.of(id)
 	result, err := s.opts.Session.Wait(ctx, owner, id, min(c.args.millis("timeout_ms", defaultWait), maxWait))
 	progress.end()
-	if errors.Is(err, producers.ErrUnknown) {
-		return unknown(id), nil
-	}
-	if err != nil {
+	if err != nil && !errors.Is(err, producers.ErrUnknown) {
 		return reply{}, fmt.Errorf("waiting: %w", err)
 	}
 	p, ok, err := s.process(ctx, owner, id, result.Seq)
 	if err != nil {
 		return reply{}, err
 	}
-	if !ok { // Cleaned up at this moment.
+	if !ok {
 		return unknown(id), nil
 	}
 	o := observation{Command: shorten(p.Requested.Command, maxCommandEcho)}

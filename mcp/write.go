@@ -49,7 +49,14 @@ func (s *Server) write(ctx context.Context, c *call) (reply, error) {
 	case err == nil:
 		return answer(written{ProcessID: id, OK: true, Bytes: len(input)}), nil
 	case errors.Is(err, producers.ErrUnknown):
-		return unknown(id), nil
+		p, ok, err := s.process(ctx, c.args.owner(), id, 0)
+		if err != nil {
+			return reply{}, err
+		}
+		if !ok {
+			return unknown(id), nil
+		}
+		return answer(written{ProcessID: id, Error: ended(p).Error}), nil
 	case ctx.Err() != nil:
 		return reply{}, fmt.Errorf("writing: %w", err)
 	}

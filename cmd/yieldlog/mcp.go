@@ -71,6 +71,7 @@ func (a *app) serveMCP(ctx context.Context, address string) (err error) {
 			err := replay.NewEngine(rows).RunTo(ctx, v.ledger, events.Filter{Session: session}, 0)
 			return rows.Rows(""), err
 		},
+		Earlier:        replay.Earlier{Source: v.ledger, Session: v.session.ID()},
 		MaxOutputBytes: cfg.MaxOutputBytes, Logger: a.logger(),
 	})
 	if address != "" {

@@ -1,0 +1,59 @@
+package replay_test
+
+import (
+	"testing"
+
+	"github.com/yieldlog/yieldlog/events"
+	"github.com/yieldlog/yieldlog/events/ledger"
+	"github.com/yieldlog/yieldlog/replay"
+)
+
+// recordSession appends the life of a session: it opens, settles one execution with
+// the status, and ends with the last body, if any.
+func recordSession(t *testing.T, l *ledger.Ledger, cwd string, status events.Status, end events.Body) (session, execution string) {
+	t.Helper()
+	session, execution = events.NewID(), events.NewID()
+	add := func(subject string, b events.Body) {
+		t.Helper()
+		if _, err := l.Append(t.Context(), events.Event{Session: session, Owner: "/root", Subject: subject, Body: b}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	add(session, events.Opened{Program: "mcp", Cwd: cwd})
+	add(execution, events.Requested{Command: "sleep 1", Cwd: cwd})
+	if status != "" {
+		add(execution, events.Settled{Status: status})
+	}
+	if end != nil {
+		add(session, end)
+	}
+	return session, execution
+}
+
+func TestEarlier(t *testing.T) {
+	l := openLedger(t)
+	lost := events.Lost{Reason: "test"}
+	_, beforeTheClose := recordSession(t, l, "/a", events.StatusLost, lost)
+	_, closed := recordSession(t, l, "/a", events.StatusCompleted, events.Closed{})
+	_, first := recordSession(t, l, "/a", events.StatusLost, lost)
+	_, elsewhere := recordSession(t, l, "/b", events.StatusLost, lost)
+	_, second := recordSession(t, l, "/a", events.StatusLost, lost)
+	_, ended := recordSession(t, l, "/a", events.StatusCompleted, lost)
+	_, alive := recordSession(t, l, "/a", events.StatusCompleted, nil)
+	own, running := recordSession(t, l, "/a", "", nil)
+
+	e := replay.Earlier{Source: l, Session: own}
+	for id, want := range map[string]bool{
+		beforeTheClose: true, closed: true, first: true, elsewhere: true, second: true, ended: true,
+		alive: false, running: false, events.NewID(): false, "proc_nope": false, "*": false, ">": false, "": false,
+	} {
+		p, ok, err := e.Execution(t.Context(), id)
+		if err != nil || ok != want || ok && p.Execution != id {
+			t.Errorf("%q: %v, %v", id, ok, err)
+		}
+	}
+	list, err := e.Lost(t.Context())
+	if err != nil || len(list) != 2 || list[0].Execution != second || list[1].Execution != first {
+		t.Errorf("lost: %+v, %v", list, err)
+	}
+}
