@@ -14,13 +14,14 @@ import (
 // A controlRequest asks the process of a session to do something that only its
 // one writer may do. Requests may arrive twice, and bear it.
 type controlRequest struct {
-	// Op is stop, stop_owner, stop_all or pruned.
+	// Op is stop, stop_owner, stop_all, pruned or rewind.
 	Op           string         `json:"op"`
 	Execution    string         `json:"execution,omitempty"`
 	Owner        string         `json:"owner,omitempty"`
 	Signal       string         `json:"signal,omitempty"`
 	ForceAfterMS int64          `json:"force_after_ms,omitempty"`
 	Pruned       *events.Pruned `json:"pruned,omitempty"`
+	To           uint64         `json:"to,omitempty"`
 }
 
 type controlAnswer struct {
@@ -32,7 +33,7 @@ type controlAnswer struct {
 
 // controlCodes are the errors that keep their identity on the way.
 var controlCodes = map[string]error{
-	"unknown": ErrUnknown, "ended": ErrEnded, "closed": ErrClosed, "signal": ErrSignal,
+	"unknown": ErrUnknown, "ended": ErrEnded, "closed": ErrClosed, "signal": ErrSignal, "busy": ErrBusy,
 }
 
 // control answers a request from another process. People see all owners.
@@ -78,6 +79,8 @@ func (s *Session) obey(ctx context.Context, r controlRequest) (StopResult, error
 		}
 		_, err := s.ledger.Append(ctx, s.event(r.Owner, r.Execution, *r.Pruned))
 		return StopResult{}, err
+	case "rewind":
+		return StopResult{}, s.rewind(ctx, r.To)
 	}
 	return StopResult{}, fmt.Errorf("unknown request %q", r.Op)
 }
@@ -135,17 +138,7 @@ func NotePruned(ctx context.Context, l *ledger.Ledger, session, owner, execution
 	if !errors.Is(err, ledger.ErrNoSession) {
 		return err
 	}
-	claim, err := l.ClaimSession(session)
-	if err != nil {
-		return fmt.Errorf("noting what was pruned: %w", err)
-	}
-	// One that died is declared lost first: the claim, once released, is what
-	// the next opener would have found it by.
-	if err := declareLost(ctx, l, session, ""); err != nil {
-		return fmt.Errorf("noting what was pruned: %w", err)
-	}
-	defer claim.Release()
-	if _, err := l.Append(ctx, events.Event{Session: session, Owner: owner, Subject: execution, Body: p}); err != nil {
+	if err := appendDead(ctx, l, events.Event{Session: session, Owner: owner, Subject: execution, Body: p}); err != nil {
 		return fmt.Errorf("noting what was pruned: %w", err)
 	}
 	return nil

@@ -38,16 +38,10 @@ func (s *Session) Exec(ctx context.Context, r Request) (Result, error) {
 // request judges the request, reserves its place among the running ones,
 // records it, and sets it going.
 func (s *Session) request(ctx context.Context, r Request) (*execution, *refusal, error) {
-	s.mu.Lock()
-	if s.closing {
-		s.mu.Unlock()
-		return nil, nil, ErrClosed
+	running, err := s.reserve()
+	if err != nil {
+		return nil, nil, err
 	}
-	running := s.live
-	s.live++ // reserved before it is judged, so that concurrent calls cannot pass the limit together
-	s.over.Add(1)
-	s.mu.Unlock()
-
 	e, no := s.judge(ctx, r, running)
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -65,6 +59,22 @@ func (s *Session) request(ctx context.Context, r Request) (*execution, *refusal,
 		go e.end(stopOrder{cause: events.TermSessionEnded, signal: syscall.SIGTERM, force: closeGrace}) //nolint:contextcheck // an execution outlives its call
 	}
 	return e, nil, nil
+}
+
+// reserve takes a place among the running executions, and counts those before
+// it. It comes before the judgement, so that concurrent calls cannot pass the
+// limit together.
+func (s *Session) reserve() (running int, err error) {
+	s.gate.RLock()
+	defer s.gate.RUnlock()
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.closing {
+		return 0, ErrClosed
+	}
+	s.live++
+	s.over.Add(1)
+	return s.live - 1, nil
 }
 
 // judge applies policy and appends requested: nothing starts that is not on record.

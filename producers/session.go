@@ -32,6 +32,7 @@ type Session struct {
 	env    *environment
 	silent func() // stops answering control requests
 
+	gate       sync.RWMutex // held for reading while a request takes its place, and by a rewind
 	mu         sync.Mutex
 	executions map[string]*execution
 	live       int // executions that are not over, and requests being judged

@@ -56,6 +56,8 @@ replayable ledger of everything that happened.
 		newExport(a),
 		newImport(a),
 		newWeb(a),
+		newFork(a),
+		newRewind(a),
 		newOn(a),
 		newSubscriber(a),
 		newConfig(a),
