@@ -2,6 +2,7 @@ package replay_test
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"iter"
 	"sync"
@@ -49,7 +50,9 @@ func night() history {
 	var h history
 	at := time.Unix(1_800_000_000, 0).UTC()
 	for i, b := range []events.Body{
-		events.Requested{Command: "make"}, events.Spawned{PID: 7}, events.Yielded{},
+		events.Requested{Command: "make"},
+		events.Spawned{PID: 7},
+		events.Yielded{},
 		events.Settled{Status: events.StatusCompleted, Outcome: events.OutcomeSuccess, Offset: 3},
 	} {
 		h = append(h, events.Event{
@@ -151,4 +154,13 @@ func TestWaitersMissNothing(t *testing.T) {
 		e.Apply(events.Event{Seq: seq + 1, Session: "s", Subject: "e", Body: events.Queued{}})
 	}
 	wg.Wait()
+}
+
+func asJSON(t testing.TB, v any) string {
+	t.Helper()
+	b, err := json.Marshal(v)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return string(b)
 }

@@ -78,8 +78,10 @@ func TestRecentAnswersAlone(t *testing.T) {
 		r := replay.NewRecent(ledger)
 		told(r, tp)
 		for _, q := range []replay.PageRequest{
-			{HeadTail: true, Limit: 20_000, End: tp.end()}, {Newest: true, Limit: 20_000, End: tp.end()},
-			{From: max(0, tp.end()-1000), Limit: 20_000, End: tp.end()}, {Limit: 20_000, End: tp.end()},
+			{HeadTail: true, Limit: 20_000, End: tp.end()},
+			{Newest: true, Limit: 20_000, End: tp.end()},
+			{From: max(0, tp.end()-1000), Limit: 20_000, End: tp.end()},
+			{Limit: 20_000, End: tp.end()},
 		} {
 			q.Totals = map[events.Kind]int64{events.KindStdout: tp.end()}
 			want := read(t, tp, q)

@@ -64,7 +64,10 @@ func honest(t *testing.T) (*ledger.Ledger, forged) {
 		}
 	}
 	for _, b := range []events.Body{
-		events.Opened{Program: "test"}, events.Requested{Command: "make"}, events.Spawned{PID: 7}, events.Yielded{Offset: 3},
+		events.Opened{Program: "test"},
+		events.Requested{Command: "make"},
+		events.Spawned{PID: 7},
+		events.Yielded{Offset: 3},
 		events.Settled{
 			Status: events.StatusCompleted, Termination: events.TermExited, Outcome: events.OutcomeSuccess, ExitCode: &zero, Offset: 6,
 			Stdout: events.StreamSum{Bytes: 3, Raw: 3, SHA256: digest("out")}, Stderr: events.StreamSum{Bytes: 3, Raw: 3, SHA256: digest("err")},
@@ -125,18 +128,28 @@ func TestVerifyNamesWhatWasChanged(t *testing.T) {
 		"altered event": {func(f *forged) {
 			f.messages[1].Data = bytes.Replace(f.messages[1].Data, []byte("make"), []byte("fake"), 1)
 		}, []string{"chain: spawned does not follow event 2"}},
-		"removed event": {func(f *forged) { f.messages = slices.Delete(f.messages, 3, 4) },
-			[]string{"sequence: sequences 4 to 4 are missing", "chain: settled does not follow event 3"}},
-		"removed first": {func(f *forged) { f.messages = f.messages[1:] },
-			[]string{"sequence: sequences 1 to 1", "chain: requested is the session's first", "order: seq 2: begins with requested"}},
-		"settled twice": {func(f *forged) { f.messages = slices.Insert(f.messages, 5, f.messages[4]); renumber(f) },
-			[]string{"chain: settled does not follow event 5", "order: seq 6: e settled, not running", "order: seq 6: settled after the end"}},
-		"no event": {func(f *forged) { f.messages[2].Data = []byte("{") },
-			[]string{"decode: ", "chain: yielded does not follow event 3", "order: seq 5: settled with exit code 0, never spawned"}},
+		"removed event": {
+			func(f *forged) { f.messages = slices.Delete(f.messages, 3, 4) },
+			[]string{"sequence: sequences 4 to 4 are missing", "chain: settled does not follow event 3"},
+		},
+		"removed first": {
+			func(f *forged) { f.messages = f.messages[1:] },
+			[]string{"sequence: sequences 1 to 1", "chain: requested is the session's first", "order: seq 2: begins with requested"},
+		},
+		"settled twice": {
+			func(f *forged) { f.messages = slices.Insert(f.messages, 5, f.messages[4]); renumber(f) },
+			[]string{"chain: settled does not follow event 5", "order: seq 6: e settled, not running", "order: seq 6: settled after the end"},
+		},
+		"no event": {
+			func(f *forged) { f.messages[2].Data = []byte("{") },
+			[]string{"decode: ", "chain: yielded does not follow event 3", "order: seq 5: settled with exit code 0, never spawned"},
+		},
 		"altered byte": {func(f *forged) { f.chunks[1].Data = []byte("eRr") }, []string{"digest: stderr"}},
 		"missing end":  {func(f *forged) { f.chunks = f.chunks[:1] }, []string{"offsets: bytes 3 to 6 are missing", "counts: stderr has 0 bytes", "digest: stderr"}},
-		"chunk twice": {func(f *forged) { f.chunks = append(f.chunks, f.chunks[1]) },
-			[]string{"offsets: bytes 3 to 6 are there twice", "counts: stderr has 6 bytes", "digest: stderr"}},
+		"chunk twice": {
+			func(f *forged) { f.chunks = append(f.chunks, f.chunks[1]) },
+			[]string{"offsets: bytes 3 to 6 are there twice", "counts: stderr has 6 bytes", "digest: stderr"},
+		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			f := forged{chunks: slices.Clone(clean.chunks)}
