@@ -3,8 +3,11 @@ package ledger
 import (
 	"errors"
 	"io/fs"
+	"net"
 	"os"
 	"path/filepath"
+	"slices"
+	"strconv"
 	"testing"
 
 	"github.com/yieldlog/yieldlog/events"
@@ -56,4 +59,117 @@ func TestFilesAreForTheUserOnly(t *testing.T) {
 			t.Errorf("%s has mode %v", name, st.Mode())
 		}
 	}
+}
+
+// TestJoinedTakesOver closes the host in good order: the other goes on, on the
+// same port.
+func TestJoinedTakesOver(t *testing.T) {
+	dir := t.TempDir()
+	host, err := Open(t.Context(), Options{Dir: dir})
+	if err != nil {
+		t.Fatal(err)
+	}
+	l := open(t, dir)
+	before, err := l.Info(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	appendQueued(t, host, 3)
+	if err := host.Close(); err != nil {
+		t.Fatal(err)
+	}
+	appendQueued(t, l, 3)
+	after, err := l.Info(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	if before.Role != "joined" || after.Role != "host" || after.URL != before.URL || after.LastSeq != 6 {
+		t.Errorf("took over: %+v, before %+v", after, before)
+	}
+}
+
+// TestPortTaken opens a ledger whose port somebody else has now, with the
+// endpoint file of a host that died.
+func TestPortTaken(t *testing.T) {
+	dir := t.TempDir()
+	l, err := Open(t.Context(), Options{Dir: dir})
+	if err != nil {
+		t.Fatal(err)
+	}
+	appendQueued(t, l, 1)
+	stale, err := os.ReadFile(stateDir(dir).endpoint())
+	if err != nil {
+		t.Fatal(err)
+	}
+	c := l.store.dial.hosting().creds
+	if err := l.Close(); err != nil {
+		t.Fatal(err)
+	}
+	squatter, err := net.Listen("tcp", net.JoinHostPort("127.0.0.1", strconv.Itoa(c.Port)))
+	if err != nil {
+		t.Skip("the port is taken already:", err)
+	}
+	defer func() { _ = squatter.Close() }()
+	if err := os.WriteFile(stateDir(dir).endpoint(), stale, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	a, b := open(t, dir), open(t, dir)
+	appendQueued(t, a, 1)
+	appendQueued(t, b, 1)
+	info, err := b.Info(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	s, err := ReadSubscriber(dir)
+	if err != nil || s.URL != info.URL || info.LastSeq != 3 {
+		t.Errorf("subscribers are sent to %s, the host listens on %s (%v), last %d", s.URL, info.URL, err, info.LastSeq)
+	}
+}
+
+func TestReadOnlyLeavesNothingBehind(t *testing.T) {
+	dir := filepath.Join(t.TempDir(), "ledger")
+	if _, err := Open(t.Context(), Options{Dir: dir, ReadOnly: true}); !errors.Is(err, ErrNoLedger) {
+		t.Errorf("opened what is not there: %v", err)
+	}
+	if _, err := os.Stat(dir); err == nil {
+		t.Error("a read-only open made the directory")
+	}
+	l, err := Open(t.Context(), Options{Dir: dir})
+	if err != nil {
+		t.Fatal(err)
+	}
+	appendQueued(t, l, 3)
+	if err := l.Close(); err != nil {
+		t.Fatal(err)
+	}
+	before := names(t, dir)
+	if l, err = Open(t.Context(), Options{Dir: dir, ReadOnly: true}); err != nil {
+		t.Fatal(err)
+	}
+	if n := count(t, l); n != 3 {
+		t.Errorf("read %d events, want 3", n)
+	}
+	if _, err := l.Append(t.Context(), event("S", "E", events.Queued{})); !errors.Is(err, ErrReadOnly) {
+		t.Errorf("appended: %v", err)
+	}
+	if err := l.Close(); err != nil {
+		t.Fatal(err)
+	}
+	if after := names(t, dir); !slices.Equal(before, after) {
+		t.Errorf("left %v, before %v", after, before)
+	}
+}
+
+// names lists all files below dir.
+func names(t *testing.T, dir string) []string {
+	t.Helper()
+	var all []string
+	err := filepath.WalkDir(dir, func(p string, _ fs.DirEntry, err error) error {
+		all = append(all, p)
+		return err
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return all
 }
