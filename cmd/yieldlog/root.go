@@ -58,6 +58,7 @@ replayable ledger of everything that happened.
 		newWeb(a),
 		newFork(a),
 		newRewind(a),
+		newReport(a),
 		newOn(a),
 		newSubscriber(a),
 		newConfig(a),

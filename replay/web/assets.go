@@ -130,3 +130,7 @@ func clock(t, now time.Time) string {
 	}
 	return t.Format("2 Jan 2006 15:04")
 }
+
+// Asset is an embedded file, such as page.css or asciinema-player.min.js: what
+// is looked at elsewhere looks the same.
+func Asset(name string) []byte { return assets[assetNames[name]].data }

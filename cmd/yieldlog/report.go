@@ -1,0 +1,111 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/yieldlog/yieldlog/events"
+	"github.com/yieldlog/yieldlog/events/ledger"
+	"github.com/yieldlog/yieldlog/replay/report"
+)
+
+func newReport(a *app) *cobra.Command {
+	var out, format string
+	c := &cobra.Command{
+		Use:   "report [SESSION]",
+		Short: "Make one file of a session: what it did, and what went wrong first",
+		Long: `Make a report of a session, or of the newest one: a summary, a drawn timeline, what went wrong first,
+the transcript with its breadcrumbs, outputs that expand, and recordings that
+play. The HTML is one file that opens without a network and prints well.
+
+  yieldlog report 7CD8KC1Y -o night.html
+  yieldlog report 7CD8KC1Y -o night.md`,
+		Args:              usageArgs(cobra.MaximumNArgs(1)),
+		ValidArgsFunction: a.completeIDs,
+		RunE: func(c *cobra.Command, args []string) error {
+			write, err := reportFormat(format, out)
+			if err != nil {
+				return usageError{err}
+			}
+			return a.reading(c.Context(), func(l *ledger.Ledger) error {
+				session, err := sessionOrNewest(c.Context(), l, args)
+				if err != nil {
+					return err
+				}
+				r, err := report.Make(c.Context(), l, session, time.Now())
+				if err != nil {
+					return err
+				}
+				return a.writeReport(out, func(w io.Writer) error { return write(r, w) })
+			})
+		},
+	}
+	c.Flags().StringVarP(&out, "output", "o", "", "write to this file, not to stdout")
+	c.Flags().StringVar(&format, "format", "", "html or markdown (default: by the file's name, else html)")
+	return c
+}
+
+// sessionOrNewest is the session that is named, or that of the execution that
+// is, or the newest.
+func sessionOrNewest(ctx context.Context, l *ledger.Ledger, args []string) (string, error) {
+	if len(args) > 0 {
+		id, err := resolveID(ctx, l, args[0])
+		return id.session, err
+	}
+	newest := ""
+	for e, err := range l.Read(ctx, events.Filter{Kind: events.KindOpened}, 1, 0) {
+		if err != nil {
+			return "", fmt.Errorf("looking for the newest session: %w", err)
+		}
+		newest = e.Session
+	}
+	if newest == "" {
+		return "", fmt.Errorf("%w: the ledger holds no session", errNotFound)
+	}
+	return newest, nil
+}
+
+// reportFormat chooses how the report is written.
+func reportFormat(format, out string) (func(*report.Report, io.Writer) error, error) {
+	if format == "" {
+		format = map[string]string{".md": "markdown", ".markdown": "markdown"}[strings.ToLower(filepath.Ext(out))]
+	}
+	switch format {
+	case "", "html":
+		return (*report.Report).HTML, nil
+	case "markdown", "md":
+		return (*report.Report).Markdown, nil
+	}
+	return nil, fmt.Errorf("no format is called %q: html or markdown", format)
+}
+
+// writeReport writes to a file, which is whole or not there, or to stdout.
+func (a *app) writeReport(name string, write func(io.Writer) error) (err error) {
+	if name == "" || name == "-" {
+		return write(a.out)
+	}
+	f, err := os.CreateTemp(filepath.Dir(name), ".report-*")
+	if err != nil {
+		return fmt.Errorf("writing the report: %w", err)
+	}
+	defer func() {
+		if err != nil {
+			err = errors.Join(err, os.Remove(f.Name()))
+		}
+	}()
+	if err := errors.Join(write(f), f.Close()); err != nil {
+		return err
+	}
+	if err := os.Rename(f.Name(), name); err != nil {
+		return fmt.Errorf("writing the report: %w", err)
+	}
+	return nil
+}
