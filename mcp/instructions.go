@@ -8,7 +8,7 @@ const instructions = `yieldlog runs shell commands and keeps everything they pri
 - Do not use & or nohup: run the command itself, with a small yield_ms.
 - Declare side_effects honestly; ["NONE"] is for commands that only look, and those run side by side. Others take turns until they end or yield.
 - A non-zero exit is status "completed" with its exit_code. "outcome" says what the end means. failed_to_start means that nothing ran: the error says why and what to do instead.
-- Output is never lost. start_seq, next_seq and latest_seq are byte positions over stdout and stderr together. read with since_seq = next_seq continues exactly where an answer ended; "omitted" names a range that was cut out, and read with since_seq = omitted.from_seq returns it.
+- Output is never lost. start_seq, next_seq and latest_seq are byte positions, from 1, over stdout and stderr together. read with since_seq = next_seq continues exactly where an answer ended; "omitted" names a range that was cut out, and read with since_seq = omitted.from_seq returns it.
 - A finished command stays readable until cleanup forgets it. ps lists your commands, newest first.
 - stdin stays open: a command that reads it to the end needs close_stdin.
 - If you act for a sub-agent, give its path as owner (default /root) in every call; owners do not see each other's commands.`

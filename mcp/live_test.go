@@ -166,7 +166,7 @@ func TestExecCompletes(t *testing.T) {
 	c := newCaller(t, liveServer(t, nil))
 	got := c.exec("echo out; echo err >&2; exit 3")
 	if got.Status != "completed" || *got.ExitCode != 3 || *got.Stdout != "out\n" || *got.Stderr != "err\n" ||
-		got.Signal != nil || got.Truncated || got.NextSeq != 8 || got.LatestSeq != 8 || got.StartSeq != 0 {
+		got.Signal != nil || got.Truncated || got.NextSeq != 9 || got.LatestSeq != 9 || got.StartSeq != 1 {
 		t.Errorf("got %+v", got)
 	}
 	if got.Outcome != events.OutcomeFailure || got.Termination != events.TermExited || got.ProcessID == "" {
@@ -191,8 +191,8 @@ func TestExecYieldsThenEverythingElse(t *testing.T) {
 	if end.Status != "completed" || *end.Stdout != "start\ngot:hi\n" {
 		t.Errorf("wait: %+v", end)
 	}
-	page := c.call("read", map[string]any{"process_id": got.ProcessID, "since_seq": 6})
-	if *page.Stdout != "got:hi\n" || page.NextSeq != 13 || page.StartSeq != 6 {
+	page := c.call("read", map[string]any{"process_id": got.ProcessID, "since_seq": 7})
+	if *page.Stdout != "got:hi\n" || page.NextSeq != 14 || page.StartSeq != 7 {
 		t.Errorf("read: %+v", page)
 	}
 	if s := c.call("stop", id); s.Stopped || s.Error == "" || s.ProcessID != got.ProcessID {
@@ -214,9 +214,9 @@ func TestReadBeyondTheEnd(t *testing.T) {
 	c := newCaller(t, liveServer(t, nil))
 	for command, length := range map[string]int64{"true": 0, "echo hi": 3} {
 		id := c.exec(command).ProcessID
-		for _, seq := range []int64{length, length + 1, 1 << 60} {
+		for _, seq := range []int64{length + 1, length + 2, 1 << 60} {
 			got := c.call("read", map[string]any{"process_id": id, "since_seq": seq})
-			if got.NextSeq != length || *got.Stdout != "" || got.Truncated {
+			if got.NextSeq != length+1 || *got.Stdout != "" || got.Truncated {
 				t.Errorf("%s from %d: %+v", command, seq, got)
 			}
 		}
@@ -394,7 +394,7 @@ func TestFollowingTheTextLosesNothing(t *testing.T) {
 	}
 	id := whole.ProcessID
 	var out, errs strings.Builder
-	for seq, latest := int64(0), int64(1); seq < latest; {
+	for seq, latest := int64(0), int64(2); seq < latest; {
 		r := c.raw("read", map[string]any{"process_id": id, "since_seq": seq})
 		var page observation
 		if err := json.Unmarshal([]byte(r.Content[0].Text), &page); err != nil {

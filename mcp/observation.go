@@ -28,7 +28,7 @@ type observation struct {
 	TTY         *string            `json:"tty,omitempty"`
 	Truncated   bool               `json:"truncated"`
 	// StartSeq is where the output shown begins, NextSeq where the next read
-	// goes on, LatestSeq where the recorded output ended.
+	// goes on, LatestSeq where the recorded output ended. See [seq].
 	StartSeq  int64 `json:"start_seq"`
 	NextSeq   int64 `json:"next_seq"`
 	LatestSeq int64 `json:"latest_seq"`
@@ -44,7 +44,14 @@ type observation struct {
 	rendered bool
 }
 
-// omitted is a range of output offsets.
+// seq is an output offset as clients count: from 1. To them 0 and 1 are both
+// the start, as they were when sequences counted chunks.
+func seq(offset int64) int64 { return offset + 1 }
+
+// offset is the output offset of a sequence.
+func offset(seq int64) int64 { return max(seq-1, 0) }
+
+// omitted is a range of sequences, the second not in it.
 type omitted struct {
 	From  int64 `json:"from_seq"`
 	To    int64 `json:"to_seq"`
@@ -190,9 +197,9 @@ func (o *observation) page(page replay.Page, streams []events.Kind, tty bool) {
 		o.TTY = show(events.KindTTY, page.TTY)
 	}
 	o.Truncated = page.Truncated
-	o.StartSeq, o.NextSeq, o.LatestSeq = page.Start, page.Next, page.Latest
+	o.StartSeq, o.NextSeq, o.LatestSeq = seq(page.Start), seq(page.Next), seq(page.Latest)
 	if page.OmittedTo > page.OmittedFrom {
-		o.Omitted = &omitted{page.OmittedFrom, page.OmittedTo, page.OmittedBytes}
+		o.Omitted = &omitted{seq(page.OmittedFrom), seq(page.OmittedTo), page.OmittedBytes}
 	}
 }
 

@@ -96,7 +96,7 @@ func (s *Server) ps(ctx context.Context, c *call) (reply, error) {
 func list(p projections.Process, now time.Time) listed {
 	l := listed{
 		ProcessID: p.Execution, Command: p.Requested.Command, Cwd: p.Requested.Cwd, Owner: p.Owner,
-		Status: p.Status, State: p.State, DurationMS: duration(p, now), NextSeq: p.Offset,
+		Status: p.Status, State: p.State, DurationMS: duration(p, now), NextSeq: seq(p.Offset),
 		StdoutBytes: p.StdoutBytes, StderrBytes: p.StderrBytes,
 		EndedAt: stamp(p.EndedAt), LastOutputAt: stamp(p.LastOutputAt),
 	}

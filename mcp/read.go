@@ -46,7 +46,7 @@ func (s *Server) read(ctx context.Context, c *call) (reply, error) {
 		return s.screen(ctx, p)
 	}
 	return s.observe(ctx, p, observation{rendered: rendered}, replay.PageRequest{
-		From:      c.args.integer("since_seq", 0),
+		From:      offset(c.args.integer("since_seq", 0)),
 		Newest:    !c.args.has("since_seq"),
 		Limit:     c.args.limit(),
 		TailLines: clampInt(c.args.integer("tail_lines", 0)),

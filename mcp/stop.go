@@ -70,7 +70,7 @@ func (s *Server) stop(ctx context.Context, c *call) (reply, error) {
 	if errors.Is(err, producers.ErrUnknown) {
 		return answer(ended(p)), nil
 	}
-	out := stopped{ProcessID: id, Status: string(p.Status), NextSeq: p.Offset}
+	out := stopped{ProcessID: id, Status: string(p.Status), NextSeq: seq(p.Offset)}
 	if e := p.Settled; e != nil {
 		out.ExitCode, out.Outcome, out.Termination = e.ExitCode, e.Outcome, e.Termination
 	}

@@ -156,16 +156,17 @@ func (s *Session) forget(owner string, completedOlder, stoppedOlder time.Duratio
 // When ctx ends first the session stays open in the ledger, and the next
 // opener declares it lost. Only the first call does anything.
 func (s *Session) Close(ctx context.Context, reason string) error {
-	return s.close(ctx, reason, closeGrace)
+	return s.close(ctx, reason, stopOrder{cause: events.TermSessionEnded, force: closeGrace})
 }
 
 // CloseAtOnce is Close with hardly any grace for the commands, for a server
-// whose guardian is gone: who killed that may kill on.
+// whose guardian is gone: who killed that may kill on. To its client the server
+// was killed, so the commands are lost.
 func (s *Session) CloseAtOnce(ctx context.Context, reason string) error {
-	return s.close(ctx, reason, orphanGrace)
+	return s.close(ctx, reason, stopOrder{cause: events.TermLost, force: orphanGrace})
 }
 
-func (s *Session) close(ctx context.Context, reason string, grace time.Duration) error {
+func (s *Session) close(ctx context.Context, reason string, order stopOrder) error {
 	s.mu.Lock()
 	if s.closing {
 		s.mu.Unlock()
@@ -176,12 +177,13 @@ func (s *Session) close(ctx context.Context, reason string, grace time.Duration)
 	defer family.leave()
 
 	// Requests are answered to the end: what they wait for ends here.
-	err := s.endAll(ctx, grace)
+	order.signal = syscall.SIGTERM
+	err := s.endAll(ctx, order)
 	s.silent()
 	if err != nil {
 		return fmt.Errorf("closing session %s: %w", s.id, err)
 	}
-	s.sweep(ctx, grace)
+	s.sweep(ctx, order.force)
 	if _, err := s.ledger.Append(ctx, s.event("", s.id, events.Closed{Reason: reason})); err != nil {
 		return fmt.Errorf("closing session %s: %w", s.id, err)
 	}
@@ -190,9 +192,9 @@ func (s *Session) close(ctx context.Context, reason string, grace time.Duration)
 }
 
 // endAll ends every execution and waits until all are settled.
-func (s *Session) endAll(ctx context.Context, grace time.Duration) error {
+func (s *Session) endAll(ctx context.Context, order stopOrder) error {
 	for _, e := range s.running(func(*execution) bool { return true }) {
-		go e.end(stopOrder{cause: events.TermSessionEnded, signal: syscall.SIGTERM, force: grace}) //nolint:contextcheck // an execution outlives its call
+		go e.end(order) //nolint:contextcheck // an execution outlives its call
 	}
 	settled := make(chan struct{})
 	go func() { s.over.Wait(); close(settled) }()

@@ -59,17 +59,18 @@ func (e Earlier) Lost(ctx context.Context) ([]projections.Process, error) {
 		if !before || s.State == projections.SessionOpen {
 			continue
 		}
-		if s.State == projections.SessionClosed {
-			break
-		}
 		processes := projections.NewProcesses()
 		if err := e.fold(ctx, processes, events.Filter{Session: s.ID, Class: events.ClassExecution}); err != nil {
 			return nil, err
 		}
+		known := len(lost)
 		for p := range processes.All() {
 			if p.Status == events.StatusLost {
 				lost = append(lost, p)
 			}
+		}
+		if s.State == projections.SessionClosed && len(lost) == known {
+			break
 		}
 	}
 	return lost, nil
