@@ -1,8 +1,10 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"fmt"
+	"slices"
 	"text/tabwriter"
 	"time"
 
@@ -31,11 +33,11 @@ func newPs(a *app) *cobra.Command {
 				if err != nil {
 					return err
 				}
-				processes, err := foldProcesses(c.Context(), l, f, at)
+				list, err := selectProcesses(c.Context(), l, f, at, running, limit)
 				if err != nil {
 					return err
 				}
-				return a.printProcesses(pick(processes, running, limit))
+				return a.printProcesses(list)
 			})
 		},
 	}
@@ -43,6 +45,39 @@ func newPs(a *app) *cobra.Command {
 	c.Flags().IntVarP(&limit, "limit", "n", 20, "at most so many; 0 is all")
 	c.Flags().StringVar(&at, "at", "", "as it was at a sequence or a time (RFC 3339, or 15:04 of today)")
 	return c
+}
+
+// selectProcesses is what ps shows. Without a moment it does not read the whole
+// ledger: the newest executions are at its end, and what runs is in a session
+// that a process holds.
+func selectProcesses(ctx context.Context, l *ledger.Ledger, f events.Filter, at string, running bool, limit int) ([]projections.Process, error) {
+	if at == "" && !running && limit > 0 && f.ID == "" {
+		return replay.Newest(ctx, l, f, limit)
+	}
+	sessions := []events.Filter{f}
+	if at == "" && running && f == (events.Filter{}) {
+		ids, err := l.Claimed()
+		if err != nil {
+			return nil, err
+		}
+		sessions = nil
+		for _, id := range ids {
+			sessions = append(sessions, events.Filter{Session: id})
+		}
+	}
+	var list []projections.Process
+	for _, f := range sessions {
+		processes, err := foldProcesses(ctx, l, f, at)
+		if err != nil {
+			return nil, err
+		}
+		list = append(list, pick(processes, running, limit)...)
+	}
+	slices.SortFunc(list, func(a, b projections.Process) int { return cmp.Compare(b.RequestedSeq, a.RequestedSeq) })
+	if limit > 0 && len(list) > limit {
+		list = list[:limit]
+	}
+	return list, nil
 }
 
 // foldProcesses is the process list, now or as it was at a sequence or time.
