@@ -118,7 +118,7 @@ Nothing comes in twice: an import that was cut off goes on when it is done again
 and an archive of a session that went on brings the rest. A session that is here
 with another history is refused.`,
 		Args: usageArgs(cobra.ExactArgs(1)),
-		RunE: func(c *cobra.Command, args []string) (err error) {
+		RunE: func(c *cobra.Command, args []string) error {
 			in := a.in
 			if args[0] != "-" {
 				f, err := os.Open(args[0])
@@ -128,20 +128,13 @@ with another history is refused.`,
 				defer func() { _ = f.Close() }() // it was only read
 				in = f
 			}
-			cfg, _, err := a.config()
-			if err != nil {
-				return err
-			}
-			l, err := a.openLedger(c.Context(), cfg)
-			if err != nil {
-				return err
-			}
-			defer func() { err = errors.Join(err, l.Close()) }()
-			sum, err := takeIn(c.Context(), l, in)
-			if err != nil {
-				return err
-			}
-			return a.printImport(sum)
+			return a.creating(c.Context(), func(l *ledger.Ledger) error {
+				sum, err := takeIn(c.Context(), l, in)
+				if err != nil {
+					return err
+				}
+				return a.printImport(sum)
+			})
 		},
 	}
 }

@@ -21,7 +21,12 @@ func (a *app) openLedger(ctx context.Context, cfg producers.Config) (*ledger.Led
 	if cfg.RelaxedSync {
 		o.Sync = ledger.SyncRelaxed
 	}
-	return ledger.Open(ctx, o)
+	l, err := ledger.Open(ctx, o)
+	if err != nil {
+		return nil, err
+	}
+	l.AutoPrune(notePruned(l))
+	return l, nil
 }
 
 // reading opens the ledger for reading, and hands it to read. A directory that
@@ -40,10 +45,15 @@ func (a *app) reading(ctx context.Context, read func(*ledger.Ledger) error) (err
 }
 
 // writing opens a ledger that exists for writing, and hands it to write.
-func (a *app) writing(ctx context.Context, write func(*ledger.Ledger) error) (err error) {
+func (a *app) writing(ctx context.Context, write func(*ledger.Ledger) error) error {
 	if _, err := a.existing(); err != nil {
 		return err
 	}
+	return a.creating(ctx, write)
+}
+
+// creating is writing for a ledger that need not exist yet.
+func (a *app) creating(ctx context.Context, write func(*ledger.Ledger) error) (err error) {
 	cfg, _, err := a.config()
 	if err != nil {
 		return err

@@ -16,6 +16,8 @@ import (
 	"os/signal"
 	"strings"
 	"syscall"
+
+	"github.com/yieldlog/yieldlog/events/ledger"
 )
 
 func main() {
@@ -64,8 +66,11 @@ var exits = []exit{
 	{0, "ok", "success", func(err error) bool { return err == nil || errors.Is(err, syscall.EPIPE) }},
 	{2, "usage", "wrong flags, arguments or settings", func(err error) bool { return errors.As(err, new(usageError)) }},
 	{3, "not_found", "no such session or execution, or the id is ambiguous", isErr(errNotFound)},
-	{4, "no_ledger", "the state directory holds no ledger", isErr(errNoLedger)},
+	{4, "no_ledger", "the state directory holds no ledger", func(err error) bool {
+		return errors.Is(err, errNoLedger) || errors.Is(err, ledger.ErrNoLedger)
+	}},
 	{5, "findings", "verify or doctor found something wrong", isErr(errFindings)},
+	{6, "damaged", "the ledger is damaged and was not opened; see yieldlog doctor", isErr(ledger.ErrDamaged)},
 	{1, "error", "anything else that failed", func(error) bool { return true }},
 }
 

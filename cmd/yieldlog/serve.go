@@ -1,10 +1,11 @@
 package main
 
 import (
-	"errors"
 	"fmt"
 
 	"github.com/spf13/cobra"
+
+	"github.com/yieldlog/yieldlog/events/ledger"
 )
 
 func newServe(a *app) *cobra.Command {
@@ -15,20 +16,13 @@ func newServe(a *app) *cobra.Command {
 first hosts it, and another process takes over when that one ends. It is for
 subscribers that want a server which stays.`,
 		Args: usageArgs(cobra.NoArgs),
-		RunE: func(c *cobra.Command, _ []string) (err error) {
-			cfg, _, err := a.config()
-			if err != nil {
+		RunE: func(c *cobra.Command, _ []string) error {
+			return a.creating(c.Context(), func(*ledger.Ledger) error {
+				dir, _, err := a.stateDir()
+				fmt.Fprintln(a.err, "yieldlog: serving the ledger in", dir)
+				<-c.Context().Done()
 				return err
-			}
-			l, err := a.openLedger(c.Context(), cfg)
-			if err != nil {
-				return err
-			}
-			defer func() { err = errors.Join(err, l.Close()) }()
-			dir, _, _ := a.stateDir() // it was fine a moment ago
-			fmt.Fprintln(a.err, "yieldlog: serving the ledger in", dir)
-			<-c.Context().Done()
-			return nil
+			})
 		},
 	}
 }

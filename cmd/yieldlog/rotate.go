@@ -1,0 +1,32 @@
+package main
+
+import (
+	"fmt"
+
+	"github.com/spf13/cobra"
+
+	"github.com/yieldlog/yieldlog/events/ledger"
+)
+
+func newRotate(a *app) *cobra.Command {
+	return &cobra.Command{
+		Use:   "rotate",
+		Short: "Change the ledger's credentials",
+		Long: `Change the ledger's credentials, of writers and of subscribers. Yieldlog's own
+processes reconnect by themselves; subscribers need the new credentials, which
+yieldlog subscriber prints.`,
+		Args: usageArgs(cobra.NoArgs),
+		RunE: func(c *cobra.Command, _ []string) error {
+			return a.writing(c.Context(), func(l *ledger.Ledger) error {
+				if err := l.Rotate(c.Context()); err != nil {
+					return err
+				}
+				if a.json {
+					return a.printJSON("rotated", true)
+				}
+				_, err := fmt.Fprintln(a.out, "the credentials are new; see yieldlog subscriber")
+				return err
+			})
+		},
+	}
+}
