@@ -256,7 +256,7 @@ func TestNothingOutlivesAKilledGuardian(t *testing.T) {
 			settled, closed := 0, ""
 			for _, e := range endings(t, dir) {
 				switch {
-				case e.Kind == "settled" && e.Body.Termination == "session-ended":
+				case e.Kind == "settled" && e.Body.Termination == "lost":
 					settled++
 				case e.Kind == "closed":
 					closed = e.Body.Reason
