@@ -363,7 +363,7 @@ func TestWritersTakeTurnsAndQueuedOnesCanBeStopped(t *testing.T) {
 func TestACommandThatIsTooLongIsRefusedByName(t *testing.T) {
 	b := newBench(t)
 	res, err := b.Exec(t.Context(), request(": "+strings.Repeat("x", 140_000)))
-	if err != nil || res.Outcome != Refused || !strings.Contains(res.Refusal, "131072") {
+	if err != nil || res.Outcome != Refused || !strings.Contains(res.Refusal, "128 KiB") {
 		t.Errorf("%+v, %v", res, err)
 	}
 }
