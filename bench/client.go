@@ -165,21 +165,27 @@ func (c *client) exec(command string, more ...any) (answer, error) {
 	return c.call("exec", args)
 }
 
-// peak is the most memory that the server and its relatives held, in bytes: of
-// each process with the server's name below the one that was started.
+// peak is the most memory that the server held, in bytes: the larger of the
+// process that was started and the one that it watches over.
 func (c *client) peak() int64 {
 	var most int64
 	dirs, _ := filepath.Glob("/proc/[0-9]*/status") // elsewhere: 0
 	for _, d := range dirs {
 		data, err := os.ReadFile(d)
-		if err != nil || !strings.HasPrefix(string(data), "Name:\tyieldlog\n") {
+		if err != nil {
 			continue
 		}
+		var pid, parent int
+		var name string
+		var kb int64
 		for line := range strings.Lines(string(data)) {
-			var kb int64
-			if n, _ := fmt.Sscanf(line, "VmHWM: %d kB", &kb); n == 1 {
-				most = max(most, kb<<10)
-			}
+			_, _ = fmt.Sscanf(line, "Name: %s", &name)
+			_, _ = fmt.Sscanf(line, "Pid: %d", &pid)
+			_, _ = fmt.Sscanf(line, "PPid: %d", &parent)
+			_, _ = fmt.Sscanf(line, "VmHWM: %d kB", &kb)
+		}
+		if name == "yieldlog" && (pid == c.cmd.Process.Pid || parent == c.cmd.Process.Pid) {
+			most = max(most, kb<<10)
 		}
 	}
 	return most
