@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"slices"
+	"strconv"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -68,6 +69,19 @@ func resolveExecution(ctx context.Context, l *ledger.Ledger, suffix string) (nam
 		return n, fmt.Errorf("%w: %s is a session, not an execution", errNotFound, n.session)
 	}
 	return n, err
+}
+
+// splitAddress splits an address of grep, ID@OFFSET; without an offset it is -1.
+func splitAddress(s string) (id string, offset int64, err error) {
+	id, at, ok := strings.Cut(s, "@")
+	if !ok {
+		return s, -1, nil
+	}
+	offset, err = strconv.ParseInt(at, 10, 64)
+	if err != nil || offset < 0 {
+		return id, -1, usageError{fmt.Errorf("%q is not ID@OFFSET", s)}
+	}
+	return id, offset, nil
 }
 
 // allIDs yields every session and every execution, in the order of the ledger.

@@ -18,14 +18,21 @@ func newLogs(a *app) *cobra.Command {
 		from   int64
 	)
 	c := &cobra.Command{
-		Use:               "logs ID",
+		Use:               "logs ID[@OFFSET]",
 		Short:             "Print an execution's output: stdout to stdout, stderr to stderr",
 		Args:              usageArgs(cobra.ExactArgs(1)),
 		ValidArgsFunction: a.completeIDs,
 		RunE: func(c *cobra.Command, args []string) error {
 			ctx := c.Context()
 			return a.reading(ctx, func(l *ledger.Ledger) error {
-				id, err := resolveExecution(ctx, l, args[0])
+				suffix, offset, err := splitAddress(args[0])
+				if err != nil {
+					return err
+				}
+				if offset >= 0 {
+					from = offset
+				}
+				id, err := resolveExecution(ctx, l, suffix)
 				if err != nil {
 					return err
 				}

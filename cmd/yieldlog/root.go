@@ -50,6 +50,7 @@ replayable ledger of everything that happened.
 		newLogs(a),
 		newEvents(a),
 		newReplay(a),
+		newGrep(a),
 		newVerify(a),
 		newDemo(a),
 		newServe(a),

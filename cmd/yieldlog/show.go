@@ -3,7 +3,6 @@ package main
 import (
 	"context"
 	"fmt"
-	"io"
 	"strings"
 	"text/tabwriter"
 
@@ -20,13 +19,17 @@ func newShow(a *app) *cobra.Command {
 		at   string
 	)
 	c := &cobra.Command{
-		Use:               "show ID",
-		Short:             "Print one execution: its facts, and the end of its output",
+		Use:               "show ID[@OFFSET]",
+		Short:             "Print one execution: its facts, and the end of its output, or what is at an offset",
 		Args:              usageArgs(cobra.ExactArgs(1)),
 		ValidArgsFunction: a.completeIDs,
 		RunE: func(c *cobra.Command, args []string) error {
 			return a.reading(c.Context(), func(l *ledger.Ledger) error {
-				id, err := resolveExecution(c.Context(), l, args[0])
+				suffix, offset, err := splitAddress(args[0])
+				if err != nil {
+					return err
+				}
+				id, err := resolveExecution(c.Context(), l, suffix)
 				if err != nil {
 					return err
 				}
@@ -40,11 +43,11 @@ func newShow(a *app) *cobra.Command {
 				if err := a.printFacts(p); err != nil {
 					return err
 				}
-				return a.printTail(c.Context(), l, p, tail)
+				return a.printExcerpt(c.Context(), l, p, offset, tail)
 			})
 		},
 	}
-	c.Flags().IntVarP(&tail, "tail", "n", 20, "the last lines of the output; 0 is none")
+	c.Flags().IntVarP(&tail, "lines", "n", 20, "so many lines of the output; 0 is none")
 	c.Flags().StringVar(&at, "at", "", "as it was at a sequence or a time")
 	return c
 }
@@ -104,44 +107,4 @@ func settledFacts(fact func(name, format string, args ...any), s events.Settled)
 	for _, d := range s.Descendants {
 		fact("outlived it", "pid %d, %s", d.PID, oneLine(d.Name, 80))
 	}
-}
-
-// tailBytes is how much of the end of the output is looked at for its last lines.
-const tailBytes = 64 << 10
-
-// printTail prints the last lines of the output, of all its streams in order.
-func (a *app) printTail(ctx context.Context, l *ledger.Ledger, p projections.Process, lines int) error {
-	if lines <= 0 {
-		return nil
-	}
-	end := int64(-1)
-	if p.Settled != nil {
-		end = p.Settled.Offset
-	}
-	var tail []byte
-	for e, err := range l.Output(ctx, p.Session, p.Execution, max(0, p.Offset-tailBytes), end) {
-		if err != nil {
-			return fmt.Errorf("reading the output: %w", err)
-		}
-		if out, ok := e.Body.(events.Output); ok {
-			tail = append(tail, out.Data...)
-		}
-	}
-	if len(tail) == 0 {
-		return nil
-	}
-	_, err := io.WriteString(a.out, "\n"+lastLines(string(tail), lines))
-	return err
-}
-
-// lastLines is the end of s, from a line's beginning, with a newline at its end.
-func lastLines(s string, n int) string {
-	s = strings.TrimSuffix(s, "\n")
-	at := len(s)
-	for range n {
-		if at = strings.LastIndexByte(s[:at], '\n'); at < 0 {
-			return s + "\n"
-		}
-	}
-	return s[at+1:] + "\n"
 }
