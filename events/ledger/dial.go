@@ -31,7 +31,7 @@ type dialer struct {
 	nc atomic.Pointer[nats.Conn]
 	// orders goes to the host, if this process becomes it.
 	orders chan *nats.Msg
-	ctx    context.Context //nolint:containedctx // Dial has no context parameter; this is the store's life
+	ctx    context.Context // the life of the store: Dial has no context of its own
 
 	mu     sync.Mutex
 	host   *host

@@ -84,7 +84,7 @@ type Ledger struct {
 	taps   map[int]func(events.Event)
 	tapSeq int
 
-	run  context.Context //nolint:containedctx // the ledger's life, for the goroutines that it owns
+	run  context.Context // the life of the goroutines that the ledger owns
 	stop context.CancelFunc
 	wg   sync.WaitGroup
 }

@@ -15,11 +15,14 @@ import (
 
 // The size of one batched read.
 const (
-	batchMessages = 512
+	batchMessages = 8192
 	batchBytes    = 4 << 20
 	// leastFetch is the least bytes that a short read asks for.
 	leastFetch = 16 << 10
 )
+
+// everything is the subject of all events.
+var everything = events.Filter{}.Subject()
 
 var errNoMessage = errors.New("no such message")
 
@@ -121,8 +124,11 @@ func (l *Ledger) scan(ctx context.Context, stream, subject string, from uint64, 
 // batch yields the next messages and moves next behind them. more is false at
 // the end of the stream, and when the reader stopped.
 func (l *Ledger) batch(ctx context.Context, stream, subject string, next *uint64, fetch int, yield func(Raw, error) bool) (more bool, err error) {
-	batch, err := jetstreamext.GetBatch(ctx, l.store.js, stream, batchMessages,
-		jetstreamext.GetBatchSeq(*next), jetstreamext.GetBatchSubject(subject), jetstreamext.GetBatchMaxBytes(fetch))
+	opts := []jetstreamext.GetBatchOpt{jetstreamext.GetBatchSeq(*next), jetstreamext.GetBatchMaxBytes(fetch)}
+	if subject != everything { // a filter costs the server a count of all that match, each time
+		opts = append(opts, jetstreamext.GetBatchSubject(subject))
+	}
+	batch, err := jetstreamext.GetBatch(ctx, l.store.js, stream, batchMessages, opts...)
 	if err != nil {
 		return false, err
 	}
