@@ -5,6 +5,7 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"iter"
 	"strings"
 	"testing"
 
@@ -67,7 +68,10 @@ func serverOn(t *testing.T, l *ledger.Ledger, cfg producers.Config) (s *Server, 
 			err := replay.NewEngine(rows).RunTo(ctx, l, events.Filter{Session: session}, 0)
 			return rows.Rows(""), err
 		},
-		Earlier:        replay.Earlier{Source: l, Session: session.ID()},
+		Earlier: replay.Earlier{Source: l, Session: session.ID()},
+		Search: func(ctx context.Context, q replay.Query) iter.Seq2[replay.Match, error] {
+			return replay.Search(ctx, l, q)
+		},
 		MaxOutputBytes: cfg.MaxOutputBytes,
 	}), end
 }
@@ -137,6 +141,7 @@ type facts struct {
 	OK        bool
 	Removed   int
 	Reason    string
+	Matches   []match
 }
 
 // call checks that both forms are the same JSON and returns it.
@@ -278,6 +283,27 @@ func TestHandlesOfAnEarlierSession(t *testing.T) {
 	}
 	if got := c.call("ps", nil); len(got.Processes) != 0 {
 		t.Errorf("ps: %+v", got.Processes)
+	}
+}
+
+func TestSearch(t *testing.T) {
+	c := newCaller(t, liveServer(t, nil))
+	id := c.exec("echo first; printf 'ERR'; sleep 0.1; printf 'OR42 here\\n'").ProcessID
+	c.exec("echo OTHER42", "owner", "/root/other")
+	got := c.call("search", map[string]any{"pattern": "^[A-Z]+42 "})
+	if len(got.Matches) != 1 || got.Matches[0].ProcessID != id || got.Matches[0].Line != 2 || got.Matches[0].Text != "ERROR42 here" {
+		t.Fatalf("got %+v", got.Matches)
+	}
+	if page := c.call("read", map[string]any{"process_id": id, "since_seq": got.Matches[0].SinceSeq}); *page.Stdout != "ERROR42 here\n" {
+		t.Errorf("read from there: %+v", page)
+	}
+	if got := c.call("search", map[string]any{"pattern": "echo|ERROR", "limit": 1}); len(got.Matches) != 1 || !got.Truncated {
+		t.Errorf("limited: %+v", got)
+	}
+	for _, wrong := range []map[string]any{{"pattern": "("}, {"pattern": "x", "process_id": "*"}} {
+		if got := c.call("search", wrong); got.Error == "" {
+			t.Errorf("%v: %+v", wrong, got)
+		}
 	}
 }
 

@@ -17,7 +17,7 @@ var update = flag.Bool("update", false, "rewrite the golden files")
 // TestToolsListIsGolden pins what clients see. The whole list stays small: it is
 // in every conversation.
 func TestToolsListIsGolden(t *testing.T) {
-	c := serve(t, New(Options{Version: "test"}))
+	c := serve(t, liveServer(t, nil))
 	c.send(request(1, "tools/list", `{}`))
 	result := c.next().Result
 	if len(result) >= 12_000 {

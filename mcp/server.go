@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"iter"
 	"log/slog"
 	"maps"
 	"runtime/debug"
@@ -15,6 +16,7 @@ import (
 	mcpgoserver "github.com/mark3labs/mcp-go/server"
 
 	"github.com/yieldlog/yieldlog/projections"
+	"github.com/yieldlog/yieldlog/replay"
 )
 
 // Server answers MCP clients. It is safe for concurrent use.
@@ -43,6 +45,8 @@ type Options struct {
 	Pages Pages
 	// Transcript reads the rows of a session; nil offers no transcripts.
 	Transcript func(ctx context.Context, session string) ([]projections.Row, error)
+	// Search finds lines; nil offers no search.
+	Search func(ctx context.Context, q replay.Query) iter.Seq2[replay.Match, error]
 	// Earlier finds what earlier sessions left behind; nil finds nothing.
 	Earlier Earlier
 	// MaxOutputBytes is the default and the most that an answer shows of a

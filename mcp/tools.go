@@ -2,8 +2,12 @@ package mcp
 
 // allTools are the tools.
 func (s *Server) allTools() []*tool {
-	return []*tool{
+	tools := []*tool{
 		s.execTool(), s.readTool(), s.writeTool(), s.waitTool(),
 		s.stopTool(), s.psTool(), s.cleanupTool(),
 	}
+	if s.opts.Search != nil {
+		tools = append(tools, s.searchTool())
+	}
+	return tools
 }

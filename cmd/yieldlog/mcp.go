@@ -5,6 +5,7 @@ import (
 	"crypto/rand"
 	"errors"
 	"fmt"
+	"iter"
 	"net"
 	"os"
 
@@ -71,7 +72,10 @@ func (a *app) serveMCP(ctx context.Context, address string) (err error) {
 			err := replay.NewEngine(rows).RunTo(ctx, v.ledger, events.Filter{Session: session}, 0)
 			return rows.Rows(""), err
 		},
-		Earlier:        replay.Earlier{Source: v.ledger, Session: v.session.ID()},
+		Earlier: replay.Earlier{Source: v.ledger, Session: v.session.ID()},
+		Search: func(ctx context.Context, q replay.Query) iter.Seq2[replay.Match, error] {
+			return replay.Search(ctx, v.ledger, q)
+		},
 		MaxOutputBytes: cfg.MaxOutputBytes, Logger: a.logger(),
 	})
 	if address != "" {
