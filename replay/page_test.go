@@ -277,3 +277,43 @@ func TestPrunedOutput(t *testing.T) {
 		t.Errorf("%q %+v", p.Stdout, p)
 	}
 }
+
+// TestObservationsOfLongOutput: what is not read is omitted and named: the page
+// and the bytes of its omitted range have every byte of what was asked for.
+func TestObservationsOfLongOutput(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		tp := long(t)
+		r := replay.PageRequest{
+			Limit: rapid.IntRange(1, 50_000).Draw(t, "limit"), End: tp.end(), Final: true,
+			Newest: rapid.Bool().Draw(t, "newest"), HeadTail: true,
+		}
+		if rapid.Bool().Draw(t, "knows the totals") {
+			r.Totals = map[events.Kind]int64{
+				events.KindStdout: int64(len(tp.stream(events.KindStdout))), events.KindStderr: int64(len(tp.stream(events.KindStderr))),
+			}
+		}
+		p := read(t, tp, r)
+		between := pagesWithin(t, tp, p.OmittedFrom, p.OmittedTo)
+		shown := 0
+		for _, s := range []struct {
+			kind events.Kind
+			got  []byte
+			cut  int
+		}{{events.KindStdout, p.Stdout, p.StdoutCut}, {events.KindStderr, p.Stderr, p.StderrCut}} {
+			want := tp.stream(s.kind)
+			shown += len(s.got)
+			if len(s.got) > r.Limit {
+				t.Fatalf("%d bytes with the limit %d", len(s.got), r.Limit)
+			}
+			if !bytes.HasPrefix(want, s.got[:s.cut]) || !bytes.HasSuffix(want, s.got[s.cut:]) {
+				t.Fatalf("%s is no head and tail", s.kind)
+			}
+			if missing := want[s.cut : len(want)-len(s.got)+s.cut]; !bytes.Contains(between.stream(s.kind), missing) {
+				t.Fatalf("%d bytes of %s are missing, and not in the omitted range [%d, %d)", len(missing), s.kind, p.OmittedFrom, p.OmittedTo)
+			}
+		}
+		if rest := tp.end() - int64(shown); p.OmittedBytes != rest || p.Truncated != (rest > 0) {
+			t.Fatalf("%d bytes are not shown, the page says %d", rest, p.OmittedBytes)
+		}
+	})
+}
