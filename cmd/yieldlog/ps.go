@@ -37,6 +37,9 @@ func newPs(a *app) *cobra.Command {
 				if err != nil {
 					return err
 				}
+				if at == "" {
+					markDead(l, list)
+				}
 				return a.printProcesses(list)
 			})
 		},
@@ -105,6 +108,19 @@ func runFold(ctx context.Context, l *ledger.Ledger, f events.Filter, at string, 
 		return fmt.Errorf("reading the ledger: %w", err)
 	}
 	return nil
+}
+
+// stateDead is the state of an execution whose server died, as long as nobody
+// has opened the ledger to declare it lost.
+const stateDead = "dead"
+
+// markDead marks the executions that look alive and cannot be.
+func markDead(l *ledger.Ledger, list []projections.Process) {
+	for i, p := range list {
+		if p.Live() && !l.Alive(p.Session) {
+			list[i].State = stateDead
+		}
+	}
 }
 
 func pick(processes *projections.Processes, running bool, limit int) []projections.Process {

@@ -41,34 +41,21 @@ replayable ledger of everything that happened.
 	root.PersistentFlags().StringVar(&a.dir, "dir", "", "state directory (default $YIELDLOG_DIR, or yieldlog below $XDG_STATE_HOME)")
 	root.PersistentFlags().BoolVar(&a.json, "json", false, "print JSON, with its schema version")
 	root.PersistentFlags().BoolVarP(&a.verbose, "verbose", "v", false, "log more to stderr")
-	root.AddCommand(
-		newMCP(a),
-		newExec(a),
-		newPs(a),
-		newShow(a),
-		newStop(a),
-		newLogs(a),
-		newEvents(a),
-		newReplay(a),
-		newGrep(a),
-		newVerify(a),
-		newDemo(a),
-		newServe(a),
-		newExport(a),
-		newImport(a),
-		newWeb(a),
-		newFork(a),
-		newRewind(a),
-		newReport(a),
-		newOn(a),
-		newPrune(a),
-		newRotate(a),
-		newDoctor(a),
-		newSubscriber(a),
-		newConfig(a),
-		newVersion(a),
-	)
+	addGroup(root, "Run commands", newMCP(a), newExec(a), newStop(a), newDemo(a))
+	addGroup(root, "Look", newPs(a), newShow(a), newLogs(a), newEvents(a), newReplay(a), newGrep(a), newReport(a), newWeb(a))
+	addGroup(root, "Share", newExport(a), newImport(a), newSubscriber(a), newOn(a))
+	addGroup(root, "Look after the ledger", newVerify(a), newDoctor(a), newServe(a), newPrune(a), newRotate(a), newFork(a), newRewind(a))
+	root.AddCommand(newConfig(a), newVersion(a))
 	return root
+}
+
+// addGroup adds commands under a title of their own in the help.
+func addGroup(root *cobra.Command, title string, commands ...*cobra.Command) {
+	root.AddGroup(&cobra.Group{ID: title, Title: title + ":"})
+	for _, c := range commands {
+		c.GroupID = title
+	}
+	root.AddCommand(commands...)
 }
 
 // usageArgs is check with its failure marked as a wrong use.

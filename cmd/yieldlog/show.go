@@ -37,6 +37,10 @@ func newShow(a *app) *cobra.Command {
 				if err != nil {
 					return err
 				}
+				if shown := []projections.Process{p}; at == "" {
+					markDead(l, shown)
+					p = shown[0]
+				}
 				if a.json {
 					return a.printJSON("process", jsonProcess(p))
 				}
