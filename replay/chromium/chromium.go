@@ -14,6 +14,7 @@ import (
 	"os"
 	"os/exec"
 	"sync"
+	"time"
 )
 
 // ErrMissing says that no browser is installed.
@@ -241,11 +242,30 @@ func (b *Browser) say(ctx context.Context, m message) (message, error) {
 
 // Close ends the browser and removes its profile.
 func (b *Browser) Close() error {
-	_ = b.Call(context.Background(), "Browser.close", nil, nil) // it may be gone already
+	ctx, cancel := context.WithTimeout(context.Background(), closePatience)
+	defer cancel()
+	_ = b.Call(ctx, "Browser.close", nil, nil) // it may be gone already
 	_ = b.in.Close()
-	_ = b.cmd.Wait() // how it ended is no matter
-	return os.RemoveAll(b.profile)
+	ended := make(chan struct{})
+	go func() { // ends with the browser
+		_ = b.cmd.Wait() // how it ended is no matter
+		close(ended)
+	}()
+	select {
+	case <-ended:
+	case <-ctx.Done():
+		_ = b.cmd.Process.Kill()
+		<-ended
+	}
+	// Its helpers end a little later, and write until then.
+	for os.RemoveAll(b.profile) != nil && ctx.Err() == nil {
+		time.Sleep(50 * time.Millisecond)
+	}
+	return nil
 }
+
+// closePatience is how long the browser may take to end.
+const closePatience = 10 * time.Second
 
 // Said is what the page said since the last call.
 func (b *Browser) Said() []Entry {

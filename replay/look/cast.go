@@ -3,122 +3,57 @@ package look
 import (
 	"bufio"
 	"context"
-	"encoding/json"
 	"fmt"
 	"io"
-	"strings"
+	"iter"
 	"time"
-	"unicode/utf8"
 
 	"github.com/yieldlog/yieldlog/events"
 	"github.com/yieldlog/yieldlog/events/ledger"
 	"github.com/yieldlog/yieldlog/projections"
+	"github.com/yieldlog/yieldlog/replay"
 )
 
-// idleLimit is the longest pause of a recording in seconds; a player skips the
-// rest.
-const idleLimit = 2.0
+// The terminal of a recording whose command had none, and the longest pause.
+const (
+	castCols  = 100
+	castRows  = 28
+	idleLimit = 2 * time.Second
+)
 
-// WriteCast writes an execution's output as an asciicast v2 recording, which
-// asciinema and its player play: at most limit bytes of output, as far as they
-// were there at the moment until (zero: now). JSON carries the bytes, so no
-// output can break out of it; < and > are escaped, so it may stand in a page.
+// WriteCast writes an execution as a recording that asciinema and its player
+// play: the first limit bytes of its output, as far as they were there at the
+// moment until (zero: now). JSON carries the bytes, so no output can break out.
 func WriteCast(ctx context.Context, w io.Writer, l *ledger.Ledger, p projections.Process, limit int64, until time.Time) error {
 	b := bufio.NewWriter(w)
-	enc := json.NewEncoder(b)
-	c := caster{p: p, enc: enc, start: p.SpawnedAt}
-	if c.start.IsZero() {
-		c.start = p.RequestedAt
-	}
-	if err := enc.Encode(c.header()); err != nil {
-		return fmt.Errorf("writing a recording: %w", err)
-	}
-	for e, err := range l.Output(ctx, p.Session, p.Execution, 0, limit) {
-		if err != nil {
-			return fmt.Errorf("reading the output of %s: %w", p.Execution, err)
-		}
-		out, ok := e.Body.(events.Output)
-		if !ok || (!until.IsZero() && e.Time.After(until)) {
-			continue
-		}
-		if err := c.write(e.Time, string(out.Data)); err != nil {
-			return fmt.Errorf("writing a recording: %w", err)
-		}
-	}
-	if err := c.end(limit); err != nil {
-		return fmt.Errorf("writing a recording: %w", err)
+	frames := beginning(replay.Timeline(ctx, l, events.Filter{Session: p.Session, ID: p.Execution}, 0), limit, until)
+	c := replay.Cast{Title: NewRow(p, until).Title, Cols: castCols, Rows: castRows, IdleLimit: idleLimit}
+	if err := replay.WriteAsciicast(b, frames, c); err != nil {
+		return fmt.Errorf("writing a recording of %s: %w", p.Execution, err)
 	}
 	if err := b.Flush(); err != nil {
-		return fmt.Errorf("writing a recording: %w", err)
+		return fmt.Errorf("writing a recording of %s: %w", p.Execution, err)
 	}
 	return nil
 }
 
-// caster turns chunks into the lines of a recording.
-type caster struct {
-	p     projections.Process
-	enc   *json.Encoder
-	start time.Time
-	at    float64
-	// rest is the beginning of a character whose end is in the next chunk, and
-	// cr whether the last byte was a carriage return.
-	rest string
-	cr   bool
-}
-
-// header is the first line: the terminal's size, and what was run.
-func (c *caster) header() any {
-	cols, rows := 100, 28
-	if t := c.p.Requested.TTY; t != nil && t.Cols > 0 && t.Rows > 0 {
-		cols, rows = min(t.Cols, 400), min(t.Rows, 200)
-	}
-	return map[string]any{
-		"version": 2, "width": cols, "height": rows, "timestamp": c.start.Unix(), "idle_time_limit": idleLimit,
-		"title": NewRow(c.p, c.start).Title, "command": OneLine(c.p.Requested.Command),
-	}
-}
-
-func (c *caster) write(at time.Time, data string) error {
-	// Clocks step; a recording only goes on.
-	c.at = max(c.at, at.Sub(c.start).Seconds())
-	data = c.rest + data
-	cut := len(data)
-	for i := 1; i < utf8.UTFMax && i <= len(data); i++ {
-		if utf8.RuneStart(data[len(data)-i]) {
-			if !utf8.FullRuneInString(data[len(data)-i:]) {
-				cut = len(data) - i
+// beginning ends frames at a length of output, or at a moment.
+func beginning(frames iter.Seq2[replay.Frame, error], limit int64, until time.Time) iter.Seq2[replay.Frame, error] {
+	return func(yield func(replay.Frame, error) bool) {
+		for f, err := range frames {
+			if err == nil && !until.IsZero() && f.Time.After(until) {
+				return
 			}
-			break
+			out, isOutput := f.Body.(events.Output)
+			if isOutput && out.End() > limit {
+				out.Data = out.Data[:max(limit-out.Offset, 0)]
+				f.Body = out
+				yield(f, err)
+				return
+			}
+			if !yield(f, err) {
+				return
+			}
 		}
 	}
-	data, c.rest = data[:cut], data[cut:]
-	return c.event(strings.ToValidUTF8(data, "\uFFFD"))
-}
-
-// event writes one line. What did not run in a terminal ends its lines with a
-// line feed alone, which a terminal would draw as stairs.
-func (c *caster) event(text string) error {
-	if text == "" {
-		return nil
-	}
-	if c.p.Requested.TTY == nil {
-		text = strings.ReplaceAll(strings.ReplaceAll(text, "\r\n", "\n"), "\n", "\r\n")
-	}
-	return c.enc.Encode([]any{c.at, "o", text})
-}
-
-// end says how it ended, in words of our own.
-func (c *caster) end(limit int64) error {
-	row := NewRow(c.p, c.start)
-	text := "\r\n\x1b[0m\x1b[2m── " + row.Mark.Word
-	if row.Note != "" {
-		text += " · " + row.Note
-	}
-	if c.p.Offset > limit {
-		text += fmt.Sprintf(" · the recording holds the first %s of %s", Bytes(limit), Bytes(c.p.Offset))
-	}
-	if c.p.Settled != nil {
-		c.at = max(c.at, c.p.EndedAt.Sub(c.start).Seconds())
-	}
-	return c.enc.Encode([]any{c.at, "o", text + " ──\x1b[0m\r\n"})
 }

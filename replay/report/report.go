@@ -201,11 +201,12 @@ func (r *Report) fillCasts(ctx context.Context, l *ledger.Ledger) error {
 			if err := look.WriteCast(ctx, &b, l, c.process, castEach, time.Time{}); err != nil {
 				return fmt.Errorf("reporting on %s: %w", c.ID, err)
 			}
-			if b.Len() > left || b.Len() > 3*castEach {
+			size := len(html.EscapeString(b.String()))
+			if size > left || size > 3*castEach {
 				continue
 			}
 			c.Cast = b.String()
-			left, n = left-b.Len(), n+1
+			left, n = left-size, n+1
 		}
 	}
 	return nil
