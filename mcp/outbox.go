@@ -15,8 +15,15 @@ const outboxHigh = 1024
 type outbox struct {
 	mu      sync.Mutex
 	changed *sync.Cond
-	lines   [][]byte
+	lines   []outLine
 	closed  bool
+}
+
+// outLine is a queued message.
+type outLine struct {
+	data []byte
+	// done, if set, is told whether the message was written. It is called once.
+	done func(written bool)
 }
 
 func newOutbox() *outbox {
@@ -27,13 +34,22 @@ func newOutbox() *outbox {
 
 // put queues a line, without its newline. It never blocks; after close the line
 // is dropped.
-func (o *outbox) put(line []byte) {
+func (o *outbox) put(line []byte) { o.putLine(outLine{data: line}) }
+
+func (o *outbox) putLine(line outLine) {
+	if !o.add(line) && line.done != nil {
+		line.done(false)
+	}
+}
+
+func (o *outbox) add(line outLine) bool {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	if !o.closed {
 		o.lines = append(o.lines, line)
 		o.changed.Broadcast()
 	}
+	return !o.closed
 }
 
 // offer queues a line that may be dropped while others wait.
@@ -41,7 +57,7 @@ func (o *outbox) offer(line []byte) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	if !o.closed && len(o.lines) < outboxHigh/16 {
-		o.lines = append(o.lines, line)
+		o.lines = append(o.lines, outLine{data: line})
 		o.changed.Broadcast()
 	}
 }
@@ -72,18 +88,27 @@ func (o *outbox) run(w io.Writer) error {
 			return nil
 		}
 		for _, line := range lines {
-			_, _ = buffered.Write(line) // Flush reports the first error.
+			_, _ = buffered.Write(line.data) // Flush reports the first error.
 			_ = buffered.WriteByte('\n')
 		}
-		if err := buffered.Flush(); err != nil {
+		err := buffered.Flush()
+		if err != nil {
 			o.close()
+			lines = append(lines, o.take()...) // what is left will not be written
+		}
+		for _, line := range lines {
+			if line.done != nil {
+				line.done(err == nil)
+			}
+		}
+		if err != nil {
 			return err
 		}
 	}
 }
 
 // take waits for lines and takes them all; nil means closed.
-func (o *outbox) take() [][]byte {
+func (o *outbox) take() []outLine {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	for len(o.lines) == 0 {

@@ -117,27 +117,30 @@ func (s *Server) handle(ctx context.Context, p *peer, line []byte) []byte {
 }
 
 // callLine runs a tools/call and returns the response.
-func (s *Server) callLine(ctx context.Context, p *peer, m message) []byte {
+func (s *Server) callLine(ctx context.Context, p *peer, m message) outLine {
+	fail := func(code int, format string, args ...any) outLine {
+		return outLine{data: errorLine(m.ID, protocolError(code, format, args...))}
+	}
 	var params struct {
 		Name      string                     `json:"name"`
 		Arguments json.RawMessage            `json:"arguments"`
 		Meta      map[string]json.RawMessage `json:"_meta"`
 	}
 	if err := json.Unmarshal(m.Params, &params); err != nil {
-		return errorLine(m.ID, protocolError(codeInvalidParams, "tools/call needs params with name, arguments and _meta: %v", err))
+		return fail(codeInvalidParams, "tools/call needs params with name, arguments and _meta: %v", err)
 	}
 	t, ok := s.tools[params.Name]
 	if !ok {
-		return errorLine(m.ID, protocolError(codeInvalidParams, "unknown tool %s: the tools are %s",
-			quoteShort(params.Name), strings.Join(slices.Sorted(maps.Keys(s.tools)), ", ")))
+		return fail(codeInvalidParams, "unknown tool %s: the tools are %s",
+			quoteShort(params.Name), strings.Join(slices.Sorted(maps.Keys(s.tools)), ", "))
 	}
 	c := &call{meta: decodeMeta(params.Meta)}
 	c.notify = func(method string, params any) { p.out.offer(notificationLine(method, params)) }
 	r, err := s.call(ctx, t, c, params.Arguments)
 	if err != nil {
-		return errorLine(m.ID, protocolError(codeInternal, "%s: %v", t.name, err))
+		return fail(codeInternal, "%s: %v", t.name, err)
 	}
-	return r.line(m.ID)
+	return outLine{data: r.line(m.ID), done: r.done}
 }
 
 // call decodes the arguments and runs the tool. A panic ends the call, not the server.
@@ -190,6 +193,7 @@ func (s *Server) adapt(t *tool) mcpgoserver.ToolHandlerFunc {
 		}
 		result := mcpgo.NewToolResultText(r.text)
 		result.StructuredContent, result.IsError = r.structured, r.isError
+		r.finish(ctx.Err() == nil) // As good as it gets: the transport does not tell.
 		return result, nil
 	}
 }

@@ -160,14 +160,17 @@ func (c *stdioConn) start(ctx context.Context, m message, line []byte) {
 	}
 	c.live.Go(func() {
 		defer cancel()
-		var response []byte
+		var response outLine
 		if m.Method == "tools/call" {
 			response = c.server.callLine(ctx, c.peer, m)
 		} else {
-			response = c.server.handle(ctx, c.peer, line)
+			response.data = c.server.handle(ctx, c.peer, line)
 		}
-		if c.unregister(id, call) && response != nil {
-			c.out.put(response)
+		switch wanted := c.unregister(id, call); {
+		case wanted && response.data != nil:
+			c.out.putLine(response)
+		case response.done != nil:
+			response.done(false)
 		}
 	})
 }

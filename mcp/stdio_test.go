@@ -323,9 +323,28 @@ func TestOutboxWritesWhatWasPutBeforeClose(t *testing.T) {
 	o.put([]byte("a"))
 	o.put([]byte("b"))
 	o.close()
-	o.put([]byte("late"))
+	o.putLine(outLine{data: []byte("late"), done: func(written bool) {
+		if written {
+			t.Error("a line after the end was written")
+		}
+	}})
 	var b strings.Builder
 	if err := o.run(&b); err != nil || b.String() != "a\nb\n" {
 		t.Errorf("wrote %q, %v", b.String(), err)
+	}
+}
+
+type brokenWriter struct{}
+
+func (brokenWriter) Write([]byte) (int, error) { return 0, io.ErrClosedPipe }
+
+func TestOutboxTellsWhatWasNotWritten(t *testing.T) {
+	o := newOutbox()
+	var told []bool
+	for range 2 {
+		o.putLine(outLine{data: []byte("x"), done: func(written bool) { told = append(told, written) }})
+	}
+	if err := o.run(brokenWriter{}); err == nil || !cmp.Equal(told, []bool{false, false}) {
+		t.Errorf("told %v, %v", told, err)
 	}
 }

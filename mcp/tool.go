@@ -62,6 +62,15 @@ type reply struct {
 	structured json.RawMessage
 	text       string
 	isError    bool
+	// done, if set, must be told once whether the answer reached the client.
+	done func(delivered bool)
+}
+
+// finish tells done.
+func (r reply) finish(delivered bool) {
+	if r.done != nil {
+		r.done(delivered)
+	}
 }
 
 // answer is the reply whose text is the structured content itself.
