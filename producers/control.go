@@ -14,7 +14,7 @@ import (
 // A controlRequest asks the process of a session to do something that only its
 // one writer may do. Requests may arrive twice, and bear it.
 type controlRequest struct {
-	// Op is stop, stop_owner, stop_all, pruned or rewind.
+	// Op is stop, stop_owner, stop_all, pruned, rewind or stats.
 	Op           string         `json:"op"`
 	Execution    string         `json:"execution,omitempty"`
 	Owner        string         `json:"owner,omitempty"`
@@ -25,7 +25,8 @@ type controlRequest struct {
 }
 
 type controlAnswer struct {
-	Stop StopResult `json:"stop"`
+	Stop  StopResult    `json:"stop"`
+	Stats *ledger.Stats `json:"stats,omitempty"`
 	// Error is the text, and Code which of the package's errors it is.
 	Error string `json:"error,omitempty"`
 	Code  string `json:"code,omitempty"`
@@ -41,7 +42,12 @@ func (s *Session) control(ctx context.Context, req []byte) []byte {
 	var r controlRequest
 	var a controlAnswer
 	err := json.Unmarshal(req, &r)
-	if err == nil {
+	switch {
+	case err != nil:
+	case r.Op == "stats":
+		stats := s.ledger.Stats()
+		a.Stats = &stats
+	default:
 		a.Stop, err = s.obey(ctx, r)
 	}
 	if err != nil {
@@ -86,36 +92,50 @@ func (s *Session) obey(ctx context.Context, r controlRequest) (StopResult, error
 }
 
 // ask sends a request to the process of a session.
-func ask(ctx context.Context, l *ledger.Ledger, session string, r controlRequest) (StopResult, error) {
+func ask(ctx context.Context, l *ledger.Ledger, session string, r controlRequest) (controlAnswer, error) {
 	req, err := json.Marshal(r)
 	if err != nil {
-		return StopResult{}, fmt.Errorf("asking session %s: %w", session, err)
+		return controlAnswer{}, fmt.Errorf("asking session %s: %w", session, err)
 	}
 	answer, err := l.Ask(ctx, session, req)
 	if err != nil {
-		return StopResult{}, err
+		return controlAnswer{}, err
 	}
 	var a controlAnswer
 	if err := json.Unmarshal(answer, &a); err != nil {
-		return StopResult{}, fmt.Errorf("reading the answer of session %s: %w", session, err)
+		return a, fmt.Errorf("reading the answer of session %s: %w", session, err)
 	}
 	if a.Error == "" {
-		return a.Stop, nil
+		return a, nil
 	}
 	if a.Code == "unknown" {
-		return a.Stop, &UnknownError{Execution: r.Execution}
+		return a, &UnknownError{Execution: r.Execution}
 	}
 	if target, ok := controlCodes[a.Code]; ok {
-		return a.Stop, target
+		return a, target
 	}
-	return a.Stop, errors.New(a.Error)
+	return a, errors.New(a.Error)
+}
+
+// AskStats asks how the appends of a session's process go. The error is
+// [ledger.ErrNoSession] when that does not live.
+func AskStats(ctx context.Context, l *ledger.Ledger, session string) (ledger.Stats, error) {
+	a, err := ask(ctx, l, session, controlRequest{Op: "stats"})
+	if err == nil && a.Stats == nil {
+		err = fmt.Errorf("session %s does not tell", session)
+	}
+	if err != nil {
+		return ledger.Stats{}, err
+	}
+	return *a.Stats, nil
 }
 
 // AskStop stops an execution of another process's session, whoever owns it, and
 // returns once it is settled. The error is [ledger.ErrNoSession] when the
 // session's process does not live.
 func AskStop(ctx context.Context, l *ledger.Ledger, session, execution string, o StopOptions) (StopResult, error) {
-	return ask(ctx, l, session, controlRequest{Op: "stop", Execution: execution, Signal: o.Signal, ForceAfterMS: o.ForceAfter.Milliseconds()})
+	a, err := ask(ctx, l, session, controlRequest{Op: "stop", Execution: execution, Signal: o.Signal, ForceAfterMS: o.ForceAfter.Milliseconds()})
+	return a.Stop, err
 }
 
 // AskStopOwner stops the executions of one owner in another process's session.

@@ -79,6 +79,7 @@ type Ledger struct {
 	output    *lane
 	chain     chain
 	positions positions
+	tally     tally
 
 	mu     sync.Mutex
 	taps   map[int]func(events.Event)

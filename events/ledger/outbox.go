@@ -318,11 +318,13 @@ func (n *lane) advance() {
 
 func (n *lane) finish(e *entry) {
 	if e.state == stored {
+		n.l.tally.stored(time.Since(e.first))
 		n.l.stored(e)
 		n.l.tell(e.event)
 		e.done(e.event, nil)
 		return
 	}
+	n.l.tally.refused()
 	n.l.chain.refuse(e)
 	e.done(e.event, e.err)
 }
