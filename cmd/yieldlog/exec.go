@@ -38,7 +38,7 @@ and 125 when it could not be started.`,
 			if err != nil {
 				return usageError{err}
 			}
-			r.Command = command
+			r.Command, r.Trace = command, os.Getenv("TRACEPARENT")
 			return a.exec(c.Context(), r)
 		},
 	}

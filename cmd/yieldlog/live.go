@@ -26,6 +26,7 @@ type live struct {
 	// recent answers for the output of the session's newest executions.
 	recent  *replay.Recent
 	session *producers.Session
+	flush   func() // sends the last traces
 }
 
 // openLive opens the ledger and a session. The folds see what this process
@@ -38,6 +39,7 @@ func (a *app) openLive(ctx context.Context, cfg producers.Config, program string
 	v := &live{ledger: l, processes: projections.NewProcesses(), recent: replay.NewRecent(l)}
 	v.engine = replay.NewEngine(append(folds, v.processes, v.recent)...)
 	l.Tap(v.engine.Apply)
+	v.flush = a.trace(l)
 	v.session, err = producers.OpenSession(ctx, l, cfg, events.Opened{Program: program, Version: buildVersion()})
 	if err != nil {
 		return nil, errors.Join(fmt.Errorf("opening a session: %w", err), l.Close())
@@ -50,6 +52,7 @@ func (a *app) openLive(ctx context.Context, cfg producers.Config, program string
 func (v *live) close(ctx context.Context, reason string) error {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), closeGrace)
 	defer cancel()
+	defer v.flush()
 	select {
 	case <-guardian.Lost():
 		return errors.Join(v.session.CloseAtOnce(ctx, "the guardian died"), v.ledger.Close())

@@ -9,20 +9,30 @@ import (
 )
 
 func newServe(a *app) *cobra.Command {
-	return &cobra.Command{
+	var metrics string
+	c := &cobra.Command{
 		Use:   "serve",
 		Short: "Host the ledger until interrupted",
 		Long: `Host the ledger until interrupted. Nobody needs this: whoever opens the ledger
 first hosts it, and another process takes over when that one ends. It is for
-subscribers that want a server which stays.`,
+subscribers that want a server which stays, and for metrics.
+
+With --metrics it answers Prometheus at /metrics there: what runs and how it
+ended, output, mailboxes, the ledger's size, and of each live session how long
+appends take, how many wait, and whether they stall.`,
 		Args: usageArgs(cobra.NoArgs),
 		RunE: func(c *cobra.Command, _ []string) error {
-			return a.creating(c.Context(), func(*ledger.Ledger) error {
+			return a.creating(c.Context(), func(l *ledger.Ledger) error {
 				dir, _, err := a.stateDir()
 				fmt.Fprintln(a.err, "yieldlog: serving the ledger in", dir)
+				if metrics != "" {
+					return a.serveMetrics(c.Context(), l, metrics)
+				}
 				<-c.Context().Done()
 				return err
 			})
 		},
 	}
+	c.Flags().StringVar(&metrics, "metrics", "", "answer Prometheus here, for example 127.0.0.1:9464")
+	return c
 }

@@ -11,6 +11,7 @@ import (
 	"net/url"
 	"strconv"
 	"strings"
+	"sync"
 	"time"
 
 	"go.opentelemetry.io/otel/attribute"
@@ -25,6 +26,8 @@ type OTLP struct {
 	endpoint string
 	headers  map[string]string
 	client   *http.Client
+	closed   chan struct{}
+	close    func()
 }
 
 // OTLPFromEnv is the exporter that the OTEL_ variables ask for, or nil when
@@ -43,7 +46,11 @@ func OTLPFromEnv(getenv func(string) string) (*OTLP, error) {
 	if u, err := url.Parse(endpoint); err != nil || u.Host == "" || (u.Scheme != "http" && u.Scheme != "https") {
 		return nil, fmt.Errorf("OTEL_EXPORTER_OTLP_ENDPOINT: %q is no http address", endpoint)
 	}
-	o := &OTLP{endpoint: endpoint, headers: map[string]string{}, client: &http.Client{Timeout: 10 * time.Second}}
+	closed := make(chan struct{})
+	o := &OTLP{
+		endpoint: endpoint, headers: map[string]string{}, client: &http.Client{Timeout: 10 * time.Second},
+		closed: closed, close: sync.OnceFunc(func() { close(closed) }),
+	}
 	for _, name := range []string{"OTEL_EXPORTER_OTLP_HEADERS", "OTEL_EXPORTER_OTLP_TRACES_HEADERS"} {
 		for pair := range strings.SplitSeq(getenv(name), ",") {
 			key, value, ok := strings.Cut(pair, "=")
@@ -59,8 +66,9 @@ func OTLPFromEnv(getenv func(string) string) (*OTLP, error) {
 	return o, nil
 }
 
-// Shutdown implements [sdktrace.SpanExporter].
+// Shutdown implements [sdktrace.SpanExporter]. It ends what is being sent.
 func (o *OTLP) Shutdown(context.Context) error {
+	o.close()
 	o.client.CloseIdleConnections()
 	return nil
 }
@@ -72,6 +80,15 @@ func (o *OTLP) ExportSpans(ctx context.Context, spans []sdktrace.ReadOnlySpan) e
 	if err != nil {
 		return fmt.Errorf("encoding spans: %w", err)
 	}
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	go func() { // ends with ExportSpans
+		select {
+		case <-o.closed:
+			cancel()
+		case <-ctx.Done():
+		}
+	}()
 	for try, pause := 0, 250*time.Millisecond; ; try, pause = try+1, 2*pause {
 		again, err := o.post(ctx, body)
 		if err == nil || !again || try == 4 {

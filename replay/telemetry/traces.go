@@ -29,6 +29,7 @@ const maxPending = 10_000
 // span where the request carries one. It is a fold, and safe for concurrent use.
 type Tracer struct {
 	provider *sdktrace.TracerProvider
+	exporter sdktrace.SpanExporter
 	tracer   trace.Tracer
 
 	mu      sync.Mutex
@@ -53,12 +54,12 @@ func NewTracer(exporter sdktrace.SpanExporter, service, version string, log *slo
 		sdktrace.WithResource(resource.NewSchemaless(
 			attribute.String("service.name", service), attribute.String("service.version", version))),
 	)
-	return &Tracer{provider: p, tracer: p.Tracer("github.com/yieldlog/yieldlog"), pending: map[string]*pending{}}
+	return &Tracer{provider: p, exporter: exporter, tracer: p.Tracer("github.com/yieldlog/yieldlog"), pending: map[string]*pending{}}
 }
 
 // Close sends what is left, until ctx ends, and ends the goroutines.
 func (t *Tracer) Close(ctx context.Context) error {
-	if err := errors.Join(t.provider.ForceFlush(ctx), t.provider.Shutdown(ctx)); err != nil {
+	if err := errors.Join(t.provider.Shutdown(ctx), t.exporter.Shutdown(ctx)); err != nil {
 		return fmt.Errorf("sending the last spans: %w", err)
 	}
 	return nil
