@@ -1,9 +1,11 @@
 package main
 
 import (
+	"bytes"
 	"encoding/json"
 	"maps"
 	"os"
+	"path/filepath"
 	"regexp"
 	"slices"
 	"strings"
@@ -35,6 +37,33 @@ func TestClientSetup(t *testing.T) {
 	for _, want := range []string{"Claude Code", "Claude Desktop", "Cursor", "OpenCode", "Codex", "VS Code"} {
 		if !slices.Contains(clients, want) {
 			t.Errorf("the README does not set %s up", want)
+		}
+	}
+}
+
+// TestDocumentedCommands finds every command that the documents show.
+func TestDocumentedCommands(t *testing.T) {
+	files, err := filepath.Glob("../../docs/*.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	root := newRoot(&app{})
+	shown := regexp.MustCompile("(?m)(?:^ {4}|`|\\$ |^#&)yieldlog ([a-z]+)")
+	script := regexp.MustCompile("(?s)```sh\n.*?```")
+	for _, file := range append(files, "../../README.md") {
+		data, err := os.ReadFile(file)
+		if err != nil {
+			t.Fatal(err)
+		}
+		// Lines of scripts are marked, so that prose at the beginning of a line is not taken for one.
+		data = script.ReplaceAllFunc(data, func(b []byte) []byte {
+			return bytes.ReplaceAll(b, []byte("\nyieldlog "), []byte("\n#&yieldlog "))
+		})
+		for _, m := range shown.FindAllSubmatch(data, -1) {
+			name := string(m[1])
+			if c, _, err := root.Find([]string{name}); (err != nil || c == root) && name != "completion" && name != "help" {
+				t.Errorf("%s shows yieldlog %s, which does not exist", file, name)
+			}
 		}
 	}
 }
