@@ -16,7 +16,7 @@ import (
 )
 
 // openTimeout bounds how long an open waits for a host that is starting.
-const openTimeout = 15 * time.Second
+const openTimeout = 30 * time.Second
 
 // reconnectWait is the least wait between attempts to reconnect, and the jitter.
 const reconnectWait = 4 * time.Millisecond

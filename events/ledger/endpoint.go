@@ -71,7 +71,7 @@ func (c credentials) sign(nonce []byte) ([]byte, error) {
 	return kp.Sign(nonce)
 }
 
-// readCredentials fails when the file is missing, damaged, or open to others.
+// readCredentials fails when the file is missing or damaged.
 func (d stateDir) readCredentials() (credentials, error) {
 	var c credentials
 	if err := readJSON(d.credentials(), &c); err != nil {
@@ -80,15 +80,17 @@ func (d stateDir) readCredentials() (credentials, error) {
 	return c, nil
 }
 
-// ensureCredentials reads the credentials or makes them. Only the host calls it.
+// ensureCredentials reads the credentials, and makes them when there are none or
+// they are damaged. Only the host calls it.
 func (d stateDir) ensureCredentials() (credentials, error) {
 	c, err := d.readCredentials()
 	if err == nil {
-		if _, err = c.publicKey(); err == nil {
-			return c, os.Chmod(d.credentials(), 0o600)
-		}
+		_, err = c.publicKey()
 	}
-	if err != nil && !errors.Is(err, fs.ErrNotExist) && c.Seed == "" && c.Version != 0 {
+	switch {
+	case err == nil:
+		return c, os.Chmod(d.credentials(), 0o600)
+	case errors.Is(err, fs.ErrPermission):
 		return c, err
 	}
 	if c, err = newCredentials(c.Port); err != nil {

@@ -56,6 +56,12 @@ func (h *host) open(ctx context.Context) error {
 	if err := os.Remove(h.dir.endpoint()); err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return fmt.Errorf("removing stale endpoint: %w", err)
 	}
+	if err := finishOpens(h.dir); err != nil {
+		return err
+	}
+	if err := os.MkdirAll(h.dir.store(), 0o700); err != nil {
+		return fmt.Errorf("making the store: %w", err)
+	}
 	var err error
 	if h.creds, err = h.dir.ensureCredentials(); err != nil {
 		return err
@@ -77,16 +83,17 @@ func (h *host) open(ctx context.Context) error {
 	if err := h.openChecked(ctx, in.names); err != nil {
 		return h.refuse(err, aside)
 	}
-	h.cleanup.Go(func() {
-		if aside != "" {
-			_ = os.RemoveAll(aside)
-		}
-	})
+	if err := retire(aside); err != nil {
+		return h.refuse(err, aside)
+	}
+	h.cleanup.Go(func() { removeRetired(h.dir) })
+	if err := h.offer(ctx); err != nil {
+		return h.refuse(err, "")
+	}
 	return nil
 }
 
-// openChecked starts the server, checks that the streams are whole, makes the
-// missing ones of a new ledger, and tells the others where to connect.
+// openChecked starts the server and checks that the streams are whole.
 func (h *host) openChecked(ctx context.Context, names []string) error {
 	if err := os.WriteFile(h.dir.running(), nil, 0o600); err != nil {
 		return fmt.Errorf("marking the ledger as running: %w", err)
@@ -100,9 +107,12 @@ func (h *host) openChecked(ctx context.Context, names []string) error {
 	if err := checkStreams(ctx, h.js, h.marker, names); err != nil {
 		return err
 	}
-	if err := h.adopt(names); err != nil {
-		return err
-	}
+	return h.adopt(names)
+}
+
+// offer makes the missing streams of a new ledger, and tells the others where to
+// connect.
+func (h *host) offer(ctx context.Context) error {
 	if err := h.ensureStreams(ctx); err != nil {
 		return err
 	}
@@ -114,21 +124,18 @@ func (h *host) openChecked(ctx context.Context, names []string) error {
 }
 
 // refuse ends a failed open: the server stops and the streams are put back as
-// they were.
+// they were. What the server made of damaged ones is kept.
 func (h *host) refuse(cause error, aside string) error {
 	h.stopServer()
-	if !errors.Is(cause, ErrDamaged) {
-		if aside == "" {
-			return cause
-		}
-		return errors.Join(cause, os.RemoveAll(aside))
-	}
 	kept, err := putBack(h.dir, aside)
 	if err != nil {
 		return errors.Join(cause, fmt.Errorf("copies are in %s: %w", aside, err))
 	}
 	if kept == "" {
 		return cause
+	}
+	if !errors.Is(cause, ErrDamaged) {
+		return errors.Join(cause, os.RemoveAll(kept))
 	}
 	if in, _, err := inspectAll(h.dir); err == nil && len(in.faults) > 0 {
 		cause = in.err() // it names the blocks

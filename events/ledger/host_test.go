@@ -173,3 +173,17 @@ func names(t *testing.T, dir string) []string {
 	}
 	return all
 }
+
+// BenchmarkOpen opens and closes a ledger that exists.
+func BenchmarkOpen(b *testing.B) {
+	dir := b.TempDir()
+	for b.Loop() {
+		l, err := Open(b.Context(), Options{Dir: dir})
+		if err != nil {
+			b.Fatal(err)
+		}
+		if err := l.Close(); err != nil {
+			b.Fatal(err)
+		}
+	}
+}

@@ -99,7 +99,7 @@ func (in *inspection) stream(dir stateDir, m *marker, name string, all, relaxed 
 	folder := dir.stream(name)
 	paths, err := blocks(folder)
 	if err != nil {
-		in.fault(name, "", "the blocks of stream %s, which %s lists, cannot be read (%v); make them readable, or put the folder back from a backup or from the newest aside-* or refused-* folder in %s",
+		in.fault(name, "", "the blocks of stream %s, which %s lists, cannot be read (%v); make them readable, or put the folder back from a backup or from the newest refused-* folder in %s",
 			name, dir.marker(), err, string(dir))
 		return
 	}
@@ -200,13 +200,55 @@ func setAside(dir stateDir, names, torn []string) (string, error) {
 	if len(names) == 0 {
 		return "", nil
 	}
-	aside := dir.file("aside-" + time.Now().UTC().Format("20060102T150405.000000"))
+	at := time.Now().UTC().Format("20060102T150405.000000")
+	copying, aside := dir.file("copying-"+at), dir.file("aside-"+at)
 	for _, n := range names {
-		if err := copyStream(dir.stream(n), filepath.Join(aside, n), torn); err != nil {
-			return "", fmt.Errorf("setting a copy of stream %s aside: %w", n, errors.Join(err, os.RemoveAll(aside)))
+		if err := copyStream(dir.stream(n), filepath.Join(copying, n), torn); err != nil {
+			return "", fmt.Errorf("setting a copy of stream %s aside: %w", n, errors.Join(err, os.RemoveAll(copying)))
 		}
 	}
+	if err := os.Rename(copying, aside); err != nil {
+		return "", fmt.Errorf("setting copies of the streams aside: %w", err)
+	}
 	return aside, nil
+}
+
+// retire says that the copies are not needed any more: the open was good. From
+// then on they must not be put back, since there will be new events.
+func retire(aside string) error {
+	if aside == "" {
+		return nil
+	}
+	if err := os.Rename(aside, strings.Replace(aside, "aside-", "retired-", 1)); err != nil {
+		return fmt.Errorf("retiring the copies of the streams: %w", err)
+	}
+	return nil
+}
+
+// removeRetired removes copies that are not needed, or never were whole.
+func removeRetired(dir stateDir) {
+	for _, old := range []string{"retired-*", "copying-*"} {
+		paths, _ := filepath.Glob(dir.file(old)) // the pattern is good
+		for _, p := range paths {
+			_ = os.RemoveAll(p) // the next open tries again
+		}
+	}
+}
+
+// finishOpens puts the streams back after an open whose process was killed
+// before it had checked them.
+func finishOpens(dir stateDir) error {
+	paths, _ := filepath.Glob(dir.file("aside-*")) // the pattern is good
+	for _, p := range paths {
+		kept, err := putBack(dir, p)
+		if err != nil {
+			return err
+		}
+		if err := os.RemoveAll(kept); err != nil {
+			return fmt.Errorf("removing what a killed open left: %w", err)
+		}
+	}
+	return nil
 }
 
 func copyStream(from, to string, torn []string) error {

@@ -214,3 +214,37 @@ func TestInspectNamesTheDamage(t *testing.T) {
 		t.Errorf("inspected %q, %v", lines, err)
 	}
 }
+
+// TestOpenThatWasKilled finds the copies of an open that was killed when the
+// server had deleted a stream: they are put back.
+func TestOpenThatWasKilled(t *testing.T) {
+	d := filled(t)
+	m, err := d.readMarker()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := setAside(d, m.Streams, nil); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.RemoveAll(d.stream(lifecycleStream)); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.MkdirAll(d.file("copying-x"), 0o700); err != nil {
+		t.Fatal(err)
+	}
+	l, err := Open(t.Context(), Options{Dir: string(d)})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if n := count(t, l); n != faultEvents {
+		t.Errorf("%d events are there, want %d", n, faultEvents)
+	}
+	if err := l.Close(); err != nil {
+		t.Fatal(err)
+	}
+	for _, left := range []string{"aside-*", "copying-*", "retired-*", "refused-*"} {
+		if paths, err := filepath.Glob(d.file(left)); err != nil || len(paths) > 0 {
+			t.Errorf("left %v, %v", paths, err)
+		}
+	}
+}

@@ -20,7 +20,8 @@ import (
 //	store/            JetStream's own
 //	sessions/ID.lock  locked by the process that writes session ID
 //	cursors/NAME.json where the reader NAME goes on; its .lock is locked by it
-//	aside-TIME/       copies of the streams during a careful open
+//	aside-TIME/       copies of the streams during a careful open (copying-TIME/
+//	                  before they are whole, retired-TIME/ when the open was good)
 //	refused-TIME/     what a refused open left behind
 //	damaged-TIME/     blocks as they were before a repair
 type stateDir string
