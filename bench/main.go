@@ -72,8 +72,8 @@ func (b *bench) main(names []string) (err error) {
 	if err := build.Run(); err != nil {
 		return fmt.Errorf("building yieldlog: %w", err)
 	}
-	fmt.Printf("%s, %d cores, %s\n\n", cpu(), runtime.NumCPU(), runtime.Version())
-	fmt.Println("| what | measured | budget | kept |\n| --- | --- | --- | --- |")
+	fmt.Fprintf(os.Stdout, "%s, %d cores, %s\n\n", cpu(), runtime.NumCPU(), runtime.Version())
+	fmt.Fprintln(os.Stdout, "| what | measured | budget | kept |\n| --- | --- | --- | --- |")
 	for _, t := range tables {
 		if len(names) > 0 && !slices.Contains(names, t.name) {
 			continue
@@ -89,7 +89,7 @@ func (b *bench) main(names []string) (err error) {
 			} else if !r.kept {
 				kept = "**no**"
 			}
-			fmt.Printf("| %s | %s | %s | %s |\n", r.what, r.figure, r.budget, kept)
+			fmt.Fprintf(os.Stdout, "| %s | %s | %s | %s |\n", r.what, r.figure, r.budget, kept)
 		}
 	}
 	return nil

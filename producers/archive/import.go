@@ -201,8 +201,10 @@ func (m *importer) takeOutput(ctx context.Context, e events.Event, r record) err
 		m.sum.Present++
 		return nil
 	case o.Offset < end: // the chunks were cut elsewhere
-		cut := events.Event{Session: e.Session, Owner: e.Owner, Subject: e.Subject, Time: e.Time,
-			ID: events.NewID(), Body: events.Output{Stream: o.Stream, Offset: end, Data: o.Data[end-o.Offset:]}}
+		cut := events.Event{
+			Session: e.Session, Owner: e.Owner, Subject: e.Subject, Time: e.Time,
+			ID: events.NewID(), Body: events.Output{Stream: o.Stream, Offset: end, Data: o.Data[end-o.Offset:]},
+		}
 		message, err := events.Encode(cut)
 		if err != nil {
 			return err

@@ -45,14 +45,14 @@ func (c *Call) markdown(b *bufio.Writer) {
 	}
 	fmt.Fprintf(b, ", %s, by %s at %s\n\n", look.Duration(c.Took), code(c.Owner), c.Since.Local().Format("15:04:05"))
 	if c.Command != "" {
-		b.WriteString(fence("sh", c.FullCommand))
+		fmt.Fprint(b, fence("sh", c.FullCommand))
 	}
 	if c.Shown() {
 		text := c.Head.Text()
 		if c.Omitted > 0 {
 			text += fmt.Sprintf("\n… %s left out …\n", look.Bytes(c.Omitted))
 		}
-		b.WriteString("\n" + fence("text", text+c.Tail.Text()))
+		fmt.Fprint(b, "\n"+fence("text", text+c.Tail.Text()))
 	}
 }
 

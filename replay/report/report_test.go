@@ -160,7 +160,7 @@ func TestBrowserOpensTheReport(t *testing.T) {
 	must(v.Call(ctx, "Network.emulateNetworkConditions", map[string]any{"offline": true, "latency": 0, "downloadThroughput": 0, "uploadThroughput": 0}, nil))
 	must(v.Open(ctx, (&url.URL{Scheme: "file", Path: file}).String()))
 	must(v.Until(ctx, `getComputedStyle(document.querySelector(".tiles")).display === "flex"`))
-	picture(t, ctx, v, "report")
+	picture(ctx, t, v, "report")
 	must(v.Eval(ctx, `document.querySelector("button[data-cast]").click()`, nil))
 	must(v.Until(ctx, `document.querySelector(".ap-player")`))
 	for _, e := range v.Said() {
@@ -169,11 +169,11 @@ func TestBrowserOpensTheReport(t *testing.T) {
 		}
 	}
 	must(v.Set(ctx, chromium.Look{Width: 1200, Height: 900, Print: true}))
-	picture(t, ctx, v, "report-print")
+	picture(ctx, t, v, "report-print")
 }
 
 // picture keeps what is seen where YIELDLOG_PICTURES says, if it does.
-func picture(t *testing.T, ctx context.Context, v *chromium.Browser, name string) {
+func picture(ctx context.Context, t *testing.T, v *chromium.Browser, name string) {
 	t.Helper()
 	dir := os.Getenv("YIELDLOG_PICTURES")
 	if dir == "" {
