@@ -39,7 +39,7 @@ func (a *app) openLive(ctx context.Context, cfg producers.Config, program string
 	v := &live{ledger: l, processes: projections.NewProcesses(), recent: replay.NewRecent(l)}
 	v.engine = replay.NewEngine(append(folds, v.processes, v.recent)...)
 	l.Tap(v.engine.Apply)
-	v.flush = a.trace(l)
+	v.flush = a.trace(ctx, l)
 	v.session, err = producers.OpenSession(ctx, l, cfg, events.Opened{Program: program, Version: buildVersion()})
 	if err != nil {
 		return nil, errors.Join(fmt.Errorf("opening a session: %w", err), l.Close())

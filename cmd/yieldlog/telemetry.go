@@ -21,7 +21,7 @@ const flushGrace = 5 * time.Second
 
 // trace makes spans of what the ledger's process runs, when the OTEL_ variables
 // ask for that. flush sends what is left.
-func (a *app) trace(l *ledger.Ledger) (flush func()) {
+func (a *app) trace(ctx context.Context, l *ledger.Ledger) (flush func()) {
 	exporter, err := telemetry.OTLPFromEnv(os.Getenv)
 	if err != nil {
 		a.logger().Warn("no traces are sent", "error", err)
@@ -36,7 +36,7 @@ func (a *app) trace(l *ledger.Ledger) (flush func()) {
 	tracer := telemetry.NewTracer(exporter, service, buildVersion(), a.logger())
 	l.Tap(tracer.Apply)
 	return func() {
-		ctx, cancel := context.WithTimeout(context.Background(), flushGrace)
+		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), flushGrace)
 		defer cancel()
 		if err := tracer.Close(ctx); err != nil {
 			a.logger().Warn("traces are missing", "error", err)
