@@ -15,13 +15,13 @@ import (
 // one writer may do. Requests may arrive twice, and bear it.
 type controlRequest struct {
 	// Op is stop, stop_owner, stop_all, pruned, rewind or stats.
-	Op           string         `json:"op"`
-	Execution    string         `json:"execution,omitempty"`
-	Owner        string         `json:"owner,omitempty"`
-	Signal       string         `json:"signal,omitempty"`
-	ForceAfterMS int64          `json:"force_after_ms,omitempty"`
-	Pruned       *events.Pruned `json:"pruned,omitempty"`
-	To           uint64         `json:"to,omitempty"`
+	Op         string         `json:"op"`
+	Execution  string         `json:"execution,omitempty"`
+	Owner      string         `json:"owner,omitempty"`
+	Signal     string         `json:"signal,omitempty"`
+	ForceAfter time.Duration  `json:"force_after_ns,omitempty"`
+	Pruned     *events.Pruned `json:"pruned,omitempty"`
+	To         uint64         `json:"to,omitempty"`
 }
 
 type controlAnswer struct {
@@ -74,7 +74,7 @@ func (s *Session) obey(ctx context.Context, r controlRequest) (StopResult, error
 		if e == nil {
 			return StopResult{}, &UnknownError{Execution: r.Execution}
 		}
-		return e.stop(ctx, StopOptions{Signal: r.Signal, ForceAfter: time.Duration(r.ForceAfterMS) * time.Millisecond}, events.TermStopped)
+		return e.stop(ctx, StopOptions{Signal: r.Signal, ForceAfter: r.ForceAfter}, events.TermStopped)
 	case "stop_owner":
 		return StopResult{}, s.StopOwner(ctx, r.Owner)
 	case "stop_all":
@@ -134,7 +134,7 @@ func AskStats(ctx context.Context, l *ledger.Ledger, session string) (ledger.Sta
 // returns once it is settled. The error is [ledger.ErrNoSession] when the
 // session's process does not live.
 func AskStop(ctx context.Context, l *ledger.Ledger, session, execution string, o StopOptions) (StopResult, error) {
-	a, err := ask(ctx, l, session, controlRequest{Op: "stop", Execution: execution, Signal: o.Signal, ForceAfterMS: o.ForceAfter.Milliseconds()})
+	a, err := ask(ctx, l, session, controlRequest{Op: "stop", Execution: execution, Signal: o.Signal, ForceAfter: o.ForceAfter})
 	return a.Stop, err
 }
 

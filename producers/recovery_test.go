@@ -44,14 +44,20 @@ func beVictim(dir string) error {
 	if err != nil {
 		return err
 	}
-	said := make(chan string, 100)
+	said := make(chan struct{}, 1)
 	l.Tap(func(e events.Event) {
 		if e.Class() == events.ClassOutput {
-			said <- e.Subject
+			select {
+			case said <- struct{}{}:
+			default: // a storm: nobody asks
+			}
 		}
 	})
 	fmt.Fprintln(os.Stdout, s.ID())
 	for lines := bufio.NewScanner(os.Stdin); lines.Scan(); {
+		if m, ok := strings.CutPrefix(lines.Text(), "storm "); ok {
+			storm(ctx, s, m)
+		}
 		res, err := s.Exec(ctx, Request{Command: lines.Text(), SideEffects: []string{"NONE"}})
 		if err != nil {
 			return err
