@@ -19,11 +19,10 @@ func endLost(unsettled []projections.Unsettled) {
 	dead := map[string]bool{}
 	shells := map[int]uint64{}
 	for _, u := range unsettled {
-		if u.Spawned.PID == 0 || u.Spawned.Boot != bootID() {
-			continue
+		dead[u.Execution] = true // forked perhaps, and not recorded yet
+		if u.Spawned.PID != 0 && u.Spawned.Boot == bootID() {
+			shells[u.Spawned.PID] = u.Spawned.Start
 		}
-		dead[u.Execution] = true
-		shells[u.Spawned.PID] = u.Spawned.Start
 	}
 	if len(dead) == 0 {
 		return
