@@ -54,9 +54,9 @@ func (s *Session) request(ctx context.Context, r Request) (*execution, *refusal,
 	if r.Started != nil {
 		r.Started(e.id)
 	}
-	go e.run()     //nolint:contextcheck // an execution outlives its call
+	go e.run()
 	if s.closing { // closed meanwhile: it must not start
-		go e.end(stopOrder{cause: events.TermSessionEnded, signal: syscall.SIGTERM, force: closeGrace}) //nolint:contextcheck // an execution outlives its call
+		go e.end(stopOrder{cause: events.TermSessionEnded, signal: syscall.SIGTERM, force: closeGrace})
 	}
 	return e, nil, nil
 }
@@ -173,7 +173,7 @@ func (e *execution) attend(ctx context.Context, yield time.Duration) (Result, er
 
 // cancelled ends the command of a call that was given up.
 func (e *execution) cancelled(ctx context.Context) (Result, error) {
-	go e.end(stopOrder{cause: events.TermCancelled, signal: syscall.SIGTERM, force: closeGrace}) //nolint:contextcheck // an execution outlives its call
+	go e.end(stopOrder{cause: events.TermCancelled, signal: syscall.SIGTERM, force: closeGrace})
 	return Result{Execution: e.id}, fmt.Errorf("executing %s: %w", e.id, context.Cause(ctx))
 }
 

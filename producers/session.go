@@ -59,7 +59,7 @@ func OpenSession(ctx context.Context, l *ledger.Ledger, cfg Config, opened event
 		claim.Release()
 		return nil, fmt.Errorf("opening session %s: %w", s.id, err)
 	}
-	if s.silent, err = l.Serve(s.id, s.control); err != nil { //nolint:contextcheck // it serves until Close
+	if s.silent, err = l.Serve(s.id, s.control); err != nil {
 		claim.Release()
 		return nil, fmt.Errorf("serving session %s: %w", s.id, err)
 	}
@@ -194,7 +194,7 @@ func (s *Session) close(ctx context.Context, reason string, order stopOrder) err
 // endAll ends every execution and waits until all are settled.
 func (s *Session) endAll(ctx context.Context, order stopOrder) error {
 	for _, e := range s.running(func(*execution) bool { return true }) {
-		go e.end(order) //nolint:contextcheck // an execution outlives its call
+		go e.end(order)
 	}
 	settled := make(chan struct{})
 	go func() { s.over.Wait(); close(settled) }()

@@ -89,7 +89,7 @@ func (e *execution) stop(ctx context.Context, o StopOptions, cause events.Termin
 		return StopResult{Status: e.settlement().Status}, ErrEnded
 	}
 	// The signal goes out at once; its record waits for a ledger that stalls.
-	go e.end(order) //nolint:contextcheck // an execution outlives its call
+	go e.end(order)
 	select {
 	case <-e.done:
 	case <-ctx.Done():
@@ -130,7 +130,7 @@ func (s *Session) StopOwner(ctx context.Context, owner string) error {
 func (s *Session) stopAll(ctx context.Context, cause events.Termination, pick func(*execution) bool) error {
 	ending := s.running(pick)
 	for _, e := range ending {
-		go e.end(stopOrder{cause: cause, signal: syscall.SIGTERM, force: closeGrace}) //nolint:contextcheck // an execution outlives its call
+		go e.end(stopOrder{cause: cause, signal: syscall.SIGTERM, force: closeGrace})
 	}
 	for _, e := range ending {
 		select {
@@ -168,6 +168,6 @@ func (s *Session) Write(_ context.Context, owner, id string, in Input) error {
 	if err != nil {
 		fact.Error = err.Error()
 	}
-	e.post(fact) //nolint:contextcheck // an execution outlives its call
+	e.post(fact)
 	return err
 }
