@@ -87,14 +87,14 @@ func (m *reporter) call(r projections.Row) {
 	}
 	m.printf("## %s\n\n", code(strings.Trim(projections.Label(p.Requested), `"`)))
 	m.block("sh", p.Requested.Command)
-	m.printf("`%s` asked %s by %s in %s; %s", p.Execution, clock(p.RequestedAt), p.Owner, code(p.Requested.Cwd), p.State)
+	end := p.State
 	switch {
 	case p.Refused != nil:
-		m.printf(": refused, %s", r.Refusal)
+		end = "refused, " + r.Refusal
 	case p.Settled != nil:
-		m.printf(": %s after %s", projections.End(*p.Settled), p.Duration())
+		end = projections.End(*p.Settled) + " after " + p.Duration().String()
 	}
-	m.printf(".\n\n")
+	m.printf("`%s` asked %s by %s in %s; %s.\n\n", p.Execution, clock(p.RequestedAt), p.Owner, code(p.Requested.Cwd), end)
 	m.output(p)
 	if r.Breadcrumb != nil {
 		m.printf("%s\n\n", r.Breadcrumb.Text)
