@@ -27,8 +27,14 @@ func startDemoServer(ctx context.Context, dir string) (*demoServer, error) {
 	if err != nil {
 		return nil, fmt.Errorf("finding this program: %w", err)
 	}
-	s := &demoServer{process: exec.CommandContext(ctx, self, "--dir", dir, "mcp")}
-	s.process.Env = withoutSettings(os.Environ())
+	server := exec.CommandContext(ctx, self, "--dir", dir, "mcp")
+	server.Env = withoutSettings(os.Environ())
+	return greet(server)
+}
+
+// greet starts a server, and initializes it as a client does.
+func greet(server *exec.Cmd) (_ *demoServer, err error) {
+	s := &demoServer{process: server}
 	s.process.Stderr = os.Stderr
 	if s.in, err = s.process.StdinPipe(); err != nil {
 		return nil, fmt.Errorf("making a pipe: %w", err)

@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"maps"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"regexp"
 	"slices"
@@ -32,7 +33,9 @@ func TestClientSetup(t *testing.T) {
 		clients = append(clients, e.client)
 		if !slices.Equal(e.command, []string{"yieldlog", "mcp"}) {
 			t.Errorf("%s starts %q", e.client, e.command)
+			continue
 		}
+		e.start(t)
 	}
 	for _, want := range []string{"Claude Code", "Claude Desktop", "Cursor", "OpenCode", "Codex", "VS Code"} {
 		if !slices.Contains(clients, want) {
@@ -65,6 +68,24 @@ func TestDocumentedCommands(t *testing.T) {
 				t.Errorf("%s shows yieldlog %s, which does not exist", file, name)
 			}
 		}
+	}
+}
+
+// start starts the server as the client would, and shuts it down.
+func (e clientEntry) start(t *testing.T) {
+	t.Helper()
+	server := exec.Command(binary, e.command[1:]...)
+	server.Env = append(withoutSettings(os.Environ()), "YIELDLOG_DIR="+t.TempDir(), "YIELDLOG_SYNC=relaxed")
+	for name, value := range e.env {
+		server.Env = append(server.Env, name+"="+value)
+	}
+	s, err := greet(server)
+	if err != nil {
+		t.Errorf("%s: %v", e.client, err)
+		return
+	}
+	if err := s.close(); err != nil {
+		t.Errorf("%s: %v", e.client, err)
 	}
 }
 
