@@ -235,6 +235,6 @@ func otlpValue(v attribute.Value) map[string]any {
 		}
 		return map[string]any{"arrayValue": map[string]any{"values": values}}
 	default:
-		return map[string]any{"stringValue": v.Emit()}
+		return map[string]any{"stringValue": v.String()}
 	}
 }
