@@ -4,12 +4,14 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"os"
 	"text/tabwriter"
 
 	"github.com/spf13/cobra"
 
 	"github.com/yieldlog/yieldlog/events"
 	"github.com/yieldlog/yieldlog/events/ledger"
+	"github.com/yieldlog/yieldlog/producers"
 )
 
 func newDoctor(a *app) *cobra.Command {
@@ -31,9 +33,12 @@ func newDoctor(a *app) *cobra.Command {
 
 // A diagnosis is what doctor finds. Each trouble says what to do.
 type diagnosis struct {
-	Ledger  *ledger.Info `json:"ledger,omitempty"`
-	Dead    []string     `json:"dead_sessions,omitempty"`
-	Trouble []string     `json:"trouble"`
+	Ledger *ledger.Info `json:"ledger,omitempty"`
+	Dead   []string     `json:"dead_sessions,omitempty"`
+	// Notes are what is good to know, and Trouble is what somebody must do
+	// something about.
+	Notes   []string `json:"notes,omitempty"`
+	Trouble []string `json:"trouble"`
 }
 
 func (a *app) examine(ctx context.Context) error {
@@ -59,6 +64,9 @@ func (d *diagnosis) examine(ctx context.Context, l *ledger.Ledger) error {
 	if err != nil {
 		return fmt.Errorf("describing the ledger: %w", err)
 	}
+	if cfg, _, _, err := producers.LoadConfig(os.LookupEnv); err == nil { // what is wrong with it is said below
+		info.MaxBytes = cfg.MaxBytes
+	}
 	d.Ledger = &info
 	if err := l.Writable(); err != nil && !errors.Is(err, ledger.ErrReadOnly) {
 		d.Trouble = append(d.Trouble, err.Error())
@@ -78,7 +86,7 @@ func (d *diagnosis) examine(ctx context.Context, l *ledger.Ledger) error {
 			d.Dead = append(d.Dead, p.Session)
 		}
 	}
-	return nil
+	return d.examineUse(ctx, l)
 }
 
 func (a *app) printDiagnosis(d diagnosis) error {
@@ -102,6 +110,9 @@ func (a *app) printDiagnosis(d diagnosis) error {
 		if err := w.Flush(); err != nil {
 			return fmt.Errorf("printing: %w", err)
 		}
+	}
+	for _, n := range d.Notes {
+		fmt.Fprintf(a.out, "note: %s\n", n)
 	}
 	for _, t := range d.Trouble {
 		fmt.Fprintf(a.out, "\ntrouble: %s\n", t)
