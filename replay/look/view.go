@@ -132,7 +132,7 @@ func note(p projections.Process, now time.Time) string {
 		last = p.SpawnedAt
 	}
 	if quiet := now.Sub(last); !last.IsZero() && quiet >= quietAfter {
-		return "quiet for " + Duration(quiet.Truncate(time.Minute))
+		return "quiet for " + strings.TrimSuffix(Duration(quiet.Truncate(time.Minute)), " 00s")
 	}
 	return ""
 }
