@@ -199,9 +199,11 @@ func TestSurvivorTakesOver(t *testing.T) {
 			w.progress(t, 50)
 		}
 		alive = killHost(t, dir, alive)
+		killed := time.Now()
 		for _, w := range alive {
 			w.progress(t, 20)
 		}
+		t.Log("went on after", time.Since(killed))
 		add()
 	}
 	for _, w := range alive {
