@@ -25,12 +25,30 @@
 //   - A reader sees events in sequence order without gaps; after a reconnect it
 //     goes on where it was.
 //
+// # Host or join
+//
+// Whoever holds the lock of the state directory hosts: it opens the store with
+// care, runs the server on loopback and writes where into a file for the user
+// only. Everyone else joins. A process has one connection, whose dialer finds
+// the host or becomes it, so when a host dies a survivor opens the same store on
+// the same port and all go on. The host's sync setting counts for all.
+//
+// With care means: JetStream deletes a stream that it cannot recover, and
+// destroys what follows a damaged byte. So the blocks are inspected first, and
+// scanned where JetStream is going to; copies are set aside; and afterwards every
+// stream that the marker names must be there with nothing lost. Otherwise the
+// open fails with [ErrDamaged], names the block, and leaves everything as it was.
+// [Repair] then drops nothing but the damaged records.
+//
 // # Goroutines
 //
 //	who                     owns
 //	outbox ack handlers (2) the front of the lifecycle and of the output queue
 //	outbox watch            noticing that appends stall; resending
-//	segment watch (host)    rolling and sealing segments
+//	keeper                  while hosting: rolling, sealing and deleting segments,
+//	                        new credentials, restarting a server that does not answer
+//	auto prune              while hosting: keeping the size limit
+//	removal (host)          the copies of a careful open, once
 //	server (host)           everything below the socket
 //
 // Everything else runs on the callers' goroutines.
