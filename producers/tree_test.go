@@ -235,6 +235,7 @@ func TestAStoppedJobIsKilledAllTheSame(t *testing.T) {
 	b := newBench(t)
 	id := b.background("echo ready; kill -STOP $$")
 	b.prints(id, "ready")
+	awaitStopped(t, b.until(id, func(e events.Event) bool { return e.Kind() == events.KindSpawned }).Body.(events.Spawned).PID)
 	if _, err := b.Stop(t.Context(), "", id, StopOptions{ForceAfter: 100 * time.Millisecond}); err != nil {
 		t.Fatal(err)
 	}
@@ -306,6 +307,23 @@ func TestASessionLeavesNoGoroutine(t *testing.T) {
 		}
 		if time.Now().After(deadline) {
 			t.Fatalf("left behind:\n%s", strings.Join(left, "\n\n"))
+		}
+	}
+}
+
+// awaitStopped waits until a job-control signal has stopped the process.
+func awaitStopped(t *testing.T, pid int) {
+	t.Helper()
+	for deadline := time.Now().Add(patience); ; time.Sleep(5 * time.Millisecond) {
+		stat, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if strings.Contains(string(stat), ") T ") {
+			return
+		}
+		if time.Now().After(deadline) {
+			t.Fatalf("not stopped: %s", stat)
 		}
 	}
 }
