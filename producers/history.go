@@ -58,22 +58,30 @@ func (s *Session) rewind(ctx context.Context, to uint64) error {
 }
 
 // Fork makes a session that begins with the history of another up to the
-// lifecycle sequence at, 0 for all of it, and has none of its executions. It
-// returns the new session's id.
-func Fork(ctx context.Context, l *ledger.Ledger, cfg Config, from string, at uint64) (string, error) {
-	at, err := point(ctx, l, from, at)
+// lifecycle sequence at, 0 for all of it, and has none of its executions. It is
+// closed again. Fork returns its id.
+func Fork(ctx context.Context, l *ledger.Ledger, cfg Config, opened events.Opened, from string, at uint64) (string, error) {
+	if _, err := point(ctx, l, from, at); err != nil {
+		return "", fmt.Errorf("forking session %s: %w", from, err)
+	}
+	s, err := OpenSession(ctx, l, cfg, opened)
 	if err != nil {
 		return "", fmt.Errorf("forking session %s: %w", from, err)
 	}
-	s, err := OpenSession(ctx, l, cfg, events.Opened{Program: "fork"})
+	return s.id, errors.Join(s.ForkFrom(ctx, from, at), s.Close(ctx, "forked"))
+}
+
+// ForkFrom says that the session, which has just been opened, goes on from the
+// history of another up to the lifecycle sequence at, 0 for all of it.
+func (s *Session) ForkFrom(ctx context.Context, from string, at uint64) error {
+	at, err := point(ctx, s.ledger, from, at)
+	if err == nil {
+		_, err = s.ledger.Append(ctx, s.event("", s.id, events.Forked{From: from, At: at}))
+	}
 	if err != nil {
-		return "", fmt.Errorf("forking session %s: %w", from, err)
+		return fmt.Errorf("forking session %s: %w", from, err)
 	}
-	_, err = l.Append(ctx, s.event("", s.id, events.Forked{From: from, At: at}))
-	if err := errors.Join(err, s.Close(ctx, "forked")); err != nil {
-		return "", fmt.Errorf("forking session %s: %w", from, err)
-	}
-	return s.id, nil
+	return nil
 }
 
 // point checks that a session was there at a sequence. 0 is its last one, which

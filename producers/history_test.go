@@ -119,7 +119,7 @@ func TestRewindBesideRequests(t *testing.T) {
 func TestM53ForkNeverCopiesExecutions(t *testing.T) {
 	b := newBench(t)
 	b.run(request("echo hello"))
-	id, err := Fork(t.Context(), b.ledger, DefaultConfig(), b.ID(), 0)
+	id, err := Fork(t.Context(), b.ledger, DefaultConfig(), events.Opened{Program: "fork"}, b.ID(), 0)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -134,7 +134,7 @@ func TestM53ForkNeverCopiesExecutions(t *testing.T) {
 	if !ok || v.ForkedFrom != b.ID() || v.ForkedAt == 0 || len(v.Anomalies) > 0 {
 		t.Errorf("forked: %+v", v)
 	}
-	if _, err := Fork(t.Context(), b.ledger, DefaultConfig(), "NONE", 0); !errors.Is(err, ErrNoPoint) {
+	if _, err := Fork(t.Context(), b.ledger, DefaultConfig(), events.Opened{}, "NONE", 0); !errors.Is(err, ErrNoPoint) {
 		t.Errorf("forked no session: %v", err)
 	}
 }

@@ -167,7 +167,7 @@ func (v *process) settled(e events.Event, b events.Settled) {
 	if v.ended(e) {
 		return
 	}
-	if v.PID == 0 && b.ExitCode != nil {
+	if v.SpawnedAt.IsZero() && b.ExitCode != nil {
 		v.note(e.Seq, "settled with exit code %d, never spawned", *b.ExitCode)
 	}
 	b.ExitCode = clonePointer(b.ExitCode)

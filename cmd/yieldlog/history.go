@@ -6,6 +6,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/yieldlog/yieldlog/events"
 	"github.com/yieldlog/yieldlog/events/ledger"
 	"github.com/yieldlog/yieldlog/producers"
 )
@@ -16,7 +17,8 @@ func newFork(a *app) *cobra.Command {
 		Use:   "fork SESSION",
 		Short: "Begin a session with the history of another, without its executions",
 		Long: `Begin a session with the history of another up to a point, without its executions,
-and print its id. The other session stays as it is.`,
+and print its id. The other session stays as it is. (An MCP server whose own
+session is a fork: yieldlog mcp --fork SESSION.)`,
 		Args:              usageArgs(cobra.ExactArgs(1)),
 		ValidArgsFunction: a.completeIDs,
 		RunE: func(c *cobra.Command, args []string) error {
@@ -30,7 +32,7 @@ and print its id. The other session stays as it is.`,
 				if err != nil {
 					return err
 				}
-				id, err := producers.Fork(ctx, l, cfg, from.session, at)
+				id, err := producers.Fork(ctx, l, cfg, events.Opened{Program: "fork", Version: buildVersion()}, from.session, at)
 				if err != nil {
 					return pointError(err)
 				}

@@ -19,7 +19,7 @@ import (
 )
 
 func newMCP(a *app) *cobra.Command {
-	var address string
+	var address, fork string
 	c := &cobra.Command{
 		Use:   "mcp",
 		Short: "Serve an MCP client over standard input and output",
@@ -29,14 +29,15 @@ With --http the server listens instead; the bearer token is $YIELDLOG_HTTP_TOKEN
 or a new one that is printed to stderr.`,
 		Args: usageArgs(cobra.NoArgs),
 		RunE: func(c *cobra.Command, _ []string) error {
-			return a.serveMCP(c.Context(), address)
+			return a.serveMCP(c.Context(), address, fork)
 		},
 	}
 	c.Flags().StringVar(&address, "http", "", "listen here for streamable HTTP, for example 127.0.0.1:7800")
+	c.Flags().StringVar(&fork, "fork", "", "go on from the history of this session")
 	return c
 }
 
-func (a *app) serveMCP(ctx context.Context, address string) (err error) {
+func (a *app) serveMCP(ctx context.Context, address, fork string) (err error) {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	go func() { // ends with serveMCP
@@ -62,6 +63,15 @@ func (a *app) serveMCP(ctx context.Context, address string) (err error) {
 		}
 		err = errors.Join(err, v.close(ctx, reason))
 	}()
+	if fork != "" {
+		from, err := resolveID(ctx, v.ledger, fork)
+		if err != nil {
+			return err
+		}
+		if err := v.session.ForkFrom(ctx, from.session, 0); err != nil {
+			return err
+		}
+	}
 	server := mcp.New(mcp.Options{
 		Version: buildVersion(), Session: v.session, Facts: v.engine, Processes: v.processes, Feed: feed,
 		Pages: func(ctx context.Context, session, execution string, r replay.PageRequest) (replay.Page, error) {
