@@ -12,8 +12,8 @@ import (
 // TestPowerCut cuts the power under load: only what was synced is left, with
 // and without torn pages. What was acknowledged must be there.
 func TestPowerCut(t *testing.T) {
-	for _, c := range []struct{ strict, torn bool }{{false, false}, {true, false}, {false, true}, {true, true}} {
-		t.Run(fmt.Sprintf("strict=%v,torn=%v", c.strict, c.torn), func(t *testing.T) {
+	for _, c := range []lazyfs.Model{{}, {Strict: true}, {Torn: true}, {Strict: true, Torn: true}} {
+		t.Run(fmt.Sprintf("strict=%v,torn=%v", c.Strict, c.Torn), func(t *testing.T) {
 			base := t.TempDir()
 			var dirs []string
 			for _, d := range []string{"live", "shadow", "mnt", "image"} {
@@ -23,12 +23,11 @@ func TestPowerCut(t *testing.T) {
 				}
 				dirs = append(dirs, d)
 			}
-			fs, err := lazyfs.Mount(dirs[0], dirs[1], dirs[2])
+			fs, err := lazyfs.Mount(dirs[0], dirs[1], dirs[2], c)
 			if err != nil {
 				t.Skip("no FUSE here:", err)
 			}
 			t.Cleanup(func() { _ = fs.Close() }) // closed already, unless the test failed
-			fs.Strict, fs.Torn = c.strict, c.torn
 			w := startWriter(t, filepath.Join(dirs[2], "ledger"))
 			select {
 			case <-w.opened:

@@ -25,14 +25,18 @@ const page = 4096
 // A span is bytes of a file, [from, to).
 type span struct{ from, to int64 }
 
-// FS is a mounted file system. Its methods are safe for concurrent use.
-type FS struct {
+// Model says what a power cut leaves beside what was synced.
+type Model struct {
 	// Strict makes a name durable only when its directory is synced. Otherwise
 	// any sync makes all names durable, as ext4 does.
 	Strict bool
 	// Torn lets a random half of the pages that were not synced survive too.
 	Torn bool
+}
 
+// FS is a mounted file system. Its methods are safe for concurrent use.
+type FS struct {
+	model        Model
 	live, shadow string
 	server       *fuse.Server
 
@@ -47,12 +51,12 @@ type FS struct {
 
 // Mount mounts at mnt what is in live. shadow takes what is durable. All three
 // are directories; live must be empty.
-func Mount(live, shadow, mnt string) (*FS, error) {
+func Mount(live, shadow, mnt string, model Model) (*FS, error) {
 	var st syscall.Stat_t
 	if err := syscall.Stat(live, &st); err != nil {
 		return nil, fmt.Errorf("mounting: %w", err)
 	}
-	l := &FS{live: live, shadow: shadow, unsafe: map[uint64][]span{}, names: map[string]uint64{}}
+	l := &FS{model: model, live: live, shadow: shadow, unsafe: map[uint64][]span{}, names: map[string]uint64{}}
 	root := &fs.LoopbackRoot{Path: live, Dev: st.Dev}
 	top := &node{LoopbackNode: fs.LoopbackNode{RootData: root}, l: l}
 	root.RootNode = top
@@ -84,7 +88,7 @@ func (l *FS) Close() error {
 func (l *FS) Image(out string) error {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if l.Torn {
+	if l.model.Torn {
 		l.tear()
 	}
 	if l.err != nil {
@@ -218,7 +222,7 @@ func (l *FS) sync(inode uint64, src *os.File) syscall.Errno {
 	}
 	l.copy(inode, src, nil)
 	delete(l.unsafe, inode)
-	if !l.Strict && l.dirty {
+	if !l.model.Strict && l.dirty {
 		l.names, l.dirty = l.files(""), false
 	}
 	return 0
@@ -230,7 +234,7 @@ func (l *FS) syncDir(dir string) syscall.Errno {
 	if l.cut {
 		return syscall.EIO
 	}
-	if !l.Strict {
+	if !l.model.Strict {
 		l.names, l.dirty = l.files(""), false
 		return 0
 	}
