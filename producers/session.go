@@ -55,12 +55,12 @@ func OpenSession(ctx context.Context, l *ledger.Ledger, cfg Config, opened event
 		return nil, fmt.Errorf("claiming session %s: %w", s.id, err)
 	}
 	s.claim = claim
+	// From here on a failure leaves the claim as it is: by it the next opener
+	// finds a session that was perhaps opened, and declares it lost.
 	if _, err := l.Append(ctx, s.event("", s.id, identify(opened))); err != nil {
-		claim.Release()
 		return nil, fmt.Errorf("opening session %s: %w", s.id, err)
 	}
 	if s.silent, err = l.Serve(s.id, s.control); err != nil {
-		claim.Release()
 		return nil, fmt.Errorf("serving session %s: %w", s.id, err)
 	}
 	family.join()
@@ -119,14 +119,26 @@ func (s *Session) running(pick func(*execution) bool) []*execution {
 // completedOlder for completed ones, stoppedOlder for all others. Their output
 // stays in the ledger.
 func (s *Session) Cleanup(ctx context.Context, owner string, completedOlder, stoppedOlder time.Duration) (int, error) {
-	removed := 0
-	for _, e := range s.forget(ownerOf(owner), completedOlder, stoppedOlder) {
+	forgotten := s.forget(ownerOf(owner), completedOlder, stoppedOlder)
+	recorded := make(chan error, len(forgotten))
+	for _, e := range forgotten {
 		end := e.settlement().Offset
-		pruned := events.Pruned{From: end, To: end, Reason: "cleanup"}
-		if _, err := s.ledger.Append(ctx, s.event(e.owner, e.id, pruned)); err != nil {
-			return removed, fmt.Errorf("forgetting %s: %w", e.id, err)
+		pruned := s.event(e.owner, e.id, events.Pruned{From: end, To: end, Reason: "cleanup"})
+		if err := s.ledger.Post(ctx, pruned, func(_ events.Event, err error) { recorded <- err }); err != nil {
+			recorded <- err
 		}
-		removed++
+	}
+	removed := 0
+	for range forgotten {
+		select {
+		case err := <-recorded:
+			if err != nil {
+				return removed, fmt.Errorf("recording what was forgotten: %w", err)
+			}
+			removed++
+		case <-ctx.Done():
+			return removed, fmt.Errorf("recording what was forgotten: %w", context.Cause(ctx))
+		}
 	}
 	return removed, nil
 }
