@@ -57,7 +57,7 @@ func newExecution(s *Session, r Request) *execution {
 		session: s, id: events.NewID(), owner: r.Owner, request: r,
 		placed: make(chan struct{}), spawned: make(chan struct{}), done: make(chan struct{}),
 	}
-	e.wanted, e.unwant = context.WithCancel(context.Background())
+	e.wanted, e.unwant = context.WithCancel(s.life)
 	e.place = sync.OnceFunc(func() { close(e.placed) })
 	e.out = newOutlet(e, s.cfg.OutputLimit)
 	return e
@@ -294,7 +294,7 @@ func (e *execution) postThen(b events.Body, then func(error)) {
 			then(err)
 		}
 	}
-	if err := e.session.ledger.Post(context.Background(), e.event(b), done); err != nil {
+	if err := e.session.ledger.Post(e.session.life, e.event(b), done); err != nil {
 		done(events.Event{}, err)
 	}
 }

@@ -1,7 +1,6 @@
 package producers
 
 import (
-	"context"
 	"crypto/sha256"
 	"encoding/hex"
 	"errors"
@@ -109,7 +108,7 @@ func (o *outlet) post(kind events.Kind, p []byte) bool {
 		o.fail(err)
 		<-o.inFlight
 	}
-	if err := o.e.session.ledger.Post(context.Background(), o.e.event(events.Output{Stream: kind, Offset: at, Data: data}), done); err != nil {
+	if err := o.e.session.ledger.Post(o.e.session.life, o.e.event(events.Output{Stream: kind, Offset: at, Data: data}), done); err != nil {
 		o.fail(err)
 		return false
 	}

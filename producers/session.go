@@ -24,6 +24,7 @@ const (
 // Session owns executions and is their only writer. It is safe for concurrent use.
 type Session struct {
 	ledger *ledger.Ledger
+	life   context.Context // never ends: what was begun is recorded, whoever gave up on it
 	cfg    Config
 	id     string
 	log    *slog.Logger
@@ -44,7 +45,7 @@ type Session struct {
 // Facts about this process that opened leaves out are filled in.
 func OpenSession(ctx context.Context, l *ledger.Ledger, cfg Config, opened events.Opened) (*Session, error) {
 	s := &Session{
-		ledger: l, cfg: cfg, id: events.NewID(), log: slog.Default(),
+		ledger: l, life: context.WithoutCancel(ctx), cfg: cfg, id: events.NewID(), log: slog.Default(),
 		lanes: newLanes(), env: newEnvironment(&cfg, os.Environ()), executions: map[string]*execution{},
 	}
 	if err := recoverSessions(ctx, l, s.id); err != nil {
@@ -60,7 +61,7 @@ func OpenSession(ctx context.Context, l *ledger.Ledger, cfg Config, opened event
 	if _, err := l.Append(ctx, s.event("", s.id, identify(opened))); err != nil {
 		return nil, fmt.Errorf("opening session %s: %w", s.id, err)
 	}
-	if s.silent, err = l.Serve(s.id, s.control); err != nil {
+	if s.silent, err = l.Serve(s.id, s.control); err != nil { //nolint:contextcheck,nolintlint // it serves until Close; the linter sees that only at times
 		return nil, fmt.Errorf("serving session %s: %w", s.id, err)
 	}
 	family.join()

@@ -1,7 +1,6 @@
 package producers
 
 import (
-	"context"
 	"errors"
 	"fmt"
 	"slices"
@@ -153,7 +152,7 @@ func (e *execution) settle() {
 	} else {
 		end = e.sumUp(p)
 	}
-	ev, err := e.session.ledger.Append(context.Background(), e.event(end))
+	ev, err := e.session.ledger.Append(e.session.life, e.event(end))
 	if errors.Is(err, ledger.ErrExists) { // somebody found us dead: that stands
 		err = nil
 	}

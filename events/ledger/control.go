@@ -24,7 +24,7 @@ const answerGrace = 2 * time.Second
 // on a goroutine of its own. stop takes no more requests and gives those in
 // flight a moment to be answered before their context ends.
 func (l *Ledger) Serve(session string, h func(ctx context.Context, req []byte) []byte) (stop func(), err error) {
-	ctx, cancel := context.WithCancel(context.Background())
+	ctx, cancel := context.WithCancel(l.run)
 	var (
 		mu     sync.Mutex
 		closed bool
