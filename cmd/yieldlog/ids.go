@@ -111,7 +111,7 @@ func isFirst(e events.Event) bool {
 
 // completeIDs completes an id in the shell. What goes wrong completes nothing.
 func (a *app) completeIDs(c *cobra.Command, args []string, toComplete string) ([]string, cobra.ShellCompDirective) {
-	if len(args) > 0 {
+	if len(args) > 1 {
 		return nil, cobra.ShellCompDirectiveNoFileComp
 	}
 	var ids []string

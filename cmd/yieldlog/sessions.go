@@ -1,0 +1,53 @@
+package main
+
+import (
+	"fmt"
+	"text/tabwriter"
+
+	"github.com/spf13/cobra"
+
+	"github.com/yieldlog/yieldlog/events"
+	"github.com/yieldlog/yieldlog/events/ledger"
+	"github.com/yieldlog/yieldlog/projections"
+)
+
+func newSessions(a *app) *cobra.Command {
+	var (
+		limit int
+		at    string
+	)
+	c := &cobra.Command{
+		Use:   "sessions",
+		Short: "List the sessions, newest first, and how their commands ended",
+		Args:  usageArgs(cobra.NoArgs),
+		RunE: func(c *cobra.Command, _ []string) error {
+			return a.reading(c.Context(), func(l *ledger.Ledger) error {
+				sessions := projections.NewSessions()
+				if err := runFold(c.Context(), l, events.Filter{}, at, sessions); err != nil {
+					return err
+				}
+				list := sessions.List()
+				if limit > 0 && len(list) > limit {
+					list = list[:limit]
+				}
+				return a.printSessions(list)
+			})
+		},
+	}
+	c.Flags().IntVarP(&limit, "limit", "n", 20, "at most so many; 0 is all")
+	c.Flags().StringVar(&at, "at", "", "as it was at a sequence or a time")
+	return c
+}
+
+func (a *app) printSessions(list []projections.Session) error {
+	if a.json {
+		return a.printJSON("sessions", list)
+	}
+	w := tabwriter.NewWriter(a.out, 0, 0, 2, ' ', 0)
+	fmt.Fprintln(w, "ID\tOPENED\tBY\tSTATE\tCOMMANDS\tRUNNING\tFAILED\tSTOPPED\tDIRECTORY")
+	for _, s := range list {
+		fmt.Fprintf(w, "%s\t%s\t%s\t%s\t%d\t%d\t%d\t%d\t%s\n", shortID(s.ID), s.At.Local().Format("Jan 02 15:04:05"),
+			s.Opened.Program, s.State, s.Executions, s.Running, s.Failed+s.TimedOut, s.Stopped, oneLine(s.Opened.Cwd, 60))
+	}
+	return w.Flush()
+}
