@@ -152,8 +152,10 @@ func endNote(s events.Settled) string {
 		return "cancelled"
 	}
 	switch {
+	case s.Outcome == events.OutcomeNoMatch, s.Outcome == events.OutcomeDifferent, s.Outcome == events.OutcomeFalse:
+		return strings.ReplaceAll(string(s.Outcome), "-", " ")
 	case s.Signal != "":
-		return "signal " + OneLine(s.Signal)
+		return OneLine(s.Signal)
 	case s.ExitCode != nil && (*s.ExitCode != 0 || s.Outcome == events.OutcomeSuccess):
 		return "exit " + strconv.Itoa(*s.ExitCode)
 	}
@@ -258,8 +260,11 @@ func outputFact(p projections.Process) string {
 			parts = append(parts, Bytes(s.n)+" "+s.name)
 		}
 	}
+	if p.StdoutBytes+p.StderrBytes+p.TTYBytes < p.Offset {
+		return Bytes(p.Offset) // followed from somewhere in the middle
+	}
 	if len(parts) == 0 {
-		return Bytes(p.Offset)
+		return "none"
 	}
 	return strings.Join(parts, ", ")
 }
