@@ -37,7 +37,7 @@ func record(ctx context.Context, binary, dir string) (*night, error) {
 	if err := n.serve(ctx); err != nil {
 		return nil, fmt.Errorf("starting the server: %w", err)
 	}
-	if err := n.play(); err != nil {
+	if err := n.play(ctx); err != nil {
 		return nil, fmt.Errorf("recording: %w", err)
 	}
 	return n, nil
@@ -171,7 +171,7 @@ func args(owner, name, command string, yield int, effect string) map[string]any 
 
 const log = `while :; do for p in /cart /checkout /search?q=tea /account; do echo "$(date +%T) GET $p 200 $((1$(date +%N | cut -c1-2) - 96)) ms"; sleep 0.4; done; done`
 
-func (n *night) play() error {
+func (n *night) play(ctx context.Context) error {
 	var slow string
 	tty := args("/root/builder", "Bundle the front end", "./bundle.sh", 8000, "MODIFIES_WORKSPACE_FILES")
 	tty["tty"], tty["cols"], tty["rows"] = true, 90, 16
@@ -201,12 +201,12 @@ func (n *night) play() error {
 		}
 	}
 	time.Sleep(4 * time.Second) // so that the picture has something that ran for a while
-	return n.name()
+	return n.name(ctx)
 }
 
 // name finds the session's id.
-func (n *night) name() error {
-	line, err := n.command(context.Background(), "events", "--json", "--filter", "opened").Output()
+func (n *night) name(ctx context.Context) error {
+	line, err := n.command(ctx, "events", "--json", "--filter", "opened").Output()
 	if err != nil {
 		return err
 	}
