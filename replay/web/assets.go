@@ -11,6 +11,7 @@ import (
 	"net/http"
 	"path"
 	"strings"
+	"sync"
 	"time"
 
 	"github.com/yieldlog/yieldlog/replay/look"
@@ -23,17 +24,18 @@ var assetFiles embed.FS
 var templateFiles embed.FS
 
 // assets are the embedded files by their address, which carries the hash of
-// their content: a browser keeps them for ever.
-var assets = readAssets()
+// their content: a browser keeps them for ever. They and the templates are made
+// when a page is first served: a program that serves none starts faster.
+var assets = sync.OnceValue(readAssets)
 
 // assetNames are the addresses by file name.
-var assetNames = func() map[string]string {
+var assetNames = sync.OnceValue(func() map[string]string {
 	names := map[string]string{}
-	for addr, a := range assets {
+	for addr, a := range assets() {
 		names[a.name] = addr
 	}
 	return names
-}()
+})
 
 type asset struct {
 	name, kind string
@@ -62,7 +64,7 @@ func readAssets() map[string]asset {
 
 func assetHandler() http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		a, ok := assets[r.URL.Path]
+		a, ok := assets()[r.URL.Path]
 		if !ok {
 			http.NotFound(w, r)
 			return
@@ -74,28 +76,26 @@ func assetHandler() http.Handler {
 }
 
 // pages holds a template set for each page: they share everything but "body".
-var pages = parsePages("now", "sessions", "session", "execution", "play", "problem")
-
-func parsePages(names ...string) map[string]*template.Template {
+var pages = sync.OnceValue(func() map[string]*template.Template {
 	shared := template.Must(template.New("").Funcs(functions).ParseFS(templateFiles, "templates/layout.html", "templates/row.html"))
 	all := map[string]*template.Template{}
-	for _, name := range names {
+	for _, name := range []string{"now", "sessions", "session", "execution", "play", "problem"} {
 		all[name] = template.Must(template.Must(shared.Clone()).ParseFS(templateFiles, "templates/"+name+".html"))
 	}
 	return all
-}
+})
 
 // render makes a template of a page.
 func render(page, name string, f frame) ([]byte, error) {
 	var b bytes.Buffer
-	if err := pages[page].ExecuteTemplate(&b, name, f); err != nil {
+	if err := pages()[page].ExecuteTemplate(&b, name, f); err != nil {
 		return nil, fmt.Errorf("rendering %s: %w", page, err)
 	}
 	return b.Bytes(), nil
 }
 
 var functions = template.FuncMap{
-	"asset":    func(name string) string { return assetNames[name] },
+	"asset":    func(name string) string { return assetNames()[name] },
 	"short":    look.Short,
 	"bytes":    look.Bytes,
 	"duration": look.Duration,
@@ -133,4 +133,4 @@ func clock(t, now time.Time) string {
 
 // Asset is an embedded file, such as page.css or asciinema-player.min.js: what
 // is looked at elsewhere looks the same.
-func Asset(name string) []byte { return assets[assetNames[name]].data }
+func Asset(name string) []byte { return assets()[assetNames()[name]].data }

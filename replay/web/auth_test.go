@@ -69,7 +69,7 @@ func TestOnlyTheLinkOpensThePage(t *testing.T) {
 	for name, addr := range map[string]string{
 		"no token":        s.base() + "/",
 		"a wrong token":   s.base() + "/?token=guessed",
-		"no token, asset": s.base() + assetNames["page.css"],
+		"no token, asset": s.base() + assetNames()["page.css"],
 		"no token, live":  s.base() + "/live/",
 	} {
 		if code, _ := get(t, http.DefaultClient, addr); code != http.StatusUnauthorized {
