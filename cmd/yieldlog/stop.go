@@ -114,7 +114,7 @@ func (a *app) stop(ctx context.Context, l *ledger.Ledger, targets []projections.
 func stopOne(ctx context.Context, l *ledger.Ledger, p projections.Process, o producers.StopOptions) stopped {
 	r, err := producers.AskStop(ctx, l, p.Session, p.Execution, o)
 	s := stopped{ProcessID: p.Execution, Command: title(p), Stopped: r.Stopped, Status: r.Status}
-	if errors.Is(err, ledger.ErrNoSession) {
+	if errors.Is(err, ledger.ErrNoSession) || errors.Is(err, producers.ErrEnded) || errors.Is(err, producers.ErrClosed) {
 		return stoppedMeanwhile(ctx, l, p, s)
 	}
 	if err != nil {
@@ -123,13 +123,17 @@ func stopOne(ctx context.Context, l *ledger.Ledger, p projections.Process, o pro
 	return s
 }
 
-// stoppedMeanwhile looks again when the session is gone: a server whose last
-// command is stopped may end before it has answered.
+// stoppedMeanwhile looks again when the session is gone or the execution over: a
+// server whose last command is stopped may end before it has answered, and a
+// request may arrive twice.
 func stoppedMeanwhile(ctx context.Context, l *ledger.Ledger, p projections.Process, s stopped) stopped {
+	s.Status = ""
 	now, err := foldExecution(ctx, l, named{p.Session, p.Execution}, "")
 	switch {
 	case err != nil:
 		s.Error = err.Error()
+	case now.Settled == nil && l.Alive(p.Session):
+		s.Error = "its session is closing, and ends it"
 	case now.Settled == nil:
 		s.Error = "its server is dead; the next one to open the ledger declares it lost"
 	default:
