@@ -144,22 +144,35 @@ func Decode(m Message) (Event, error) {
 	if e.Body, err = decodeBody(m, class, kind); err != nil {
 		return Event{}, fmt.Errorf("event %s on %s: %w", e.ID, m.Subject, err)
 	}
-	if b, ok := e.Body.(Rewound); ok && get(m.Header, headerHere) != "" {
-		if b.To, err = strconv.ParseUint(get(m.Header, headerHere), 10, 64); err != nil {
+	if here := get(m.Header, headerHere); here != "" {
+		if e.Body, err = localized(e.Body, here); err != nil {
 			return Event{}, fmt.Errorf("event %s: reading %s: %w", e.ID, headerHere, err)
 		}
-		e.Body = b
 	}
 	return e, nil
 }
 
-// Localize is a rewound message that goes to another ledger: its body keeps its
-// bytes, and with them the hash chain, and a header says which sequence of the
-// other ledger it means. [Decode] heeds it.
-func Localize(m Message, to uint64) Message {
+// Localize is a rewound or forked message that goes to another ledger: its body
+// keeps its bytes, and with them the hash chain, and a header says which
+// sequence of the other ledger it means. [Decode] heeds it.
+func Localize(m Message, seq uint64) Message {
 	m.Header = maps.Clone(m.Header)
-	m.Header[headerHere] = []string{strconv.FormatUint(to, 10)}
+	m.Header[headerHere] = []string{strconv.FormatUint(seq, 10)}
 	return m
+}
+
+// localized is the body with the sequence that it means in this ledger.
+func localized(body Body, here string) (Body, error) {
+	seq, err := strconv.ParseUint(here, 10, 64)
+	switch b := body.(type) {
+	case Rewound:
+		b.To = seq
+		return b, err
+	case Forked:
+		b.At = seq
+		return b, err
+	}
+	return body, nil
 }
 
 func decodeBody(m Message, class Class, kind Kind) (Body, error) {

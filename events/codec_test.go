@@ -316,4 +316,11 @@ func TestLocalizedRewind(t *testing.T) {
 	if e, err := Decode(m); err != nil || e.Body != (Rewound{To: 11}) {
 		t.Errorf("the original says %+v, %v", e.Body, err)
 	}
+	m, err = Encode(Event{ID: "x", Session: "S", Subject: "S", Body: Forked{From: "R", At: 11}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if e, err := Decode(Localize(m, 4)); err != nil || e.Body != (Forked{From: "R", At: 4}) {
+		t.Errorf("decoded %+v, %v", e.Body, err)
+	}
 }

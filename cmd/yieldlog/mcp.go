@@ -11,7 +11,6 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/yieldlog/yieldlog/events"
 	"github.com/yieldlog/yieldlog/guardian"
 	"github.com/yieldlog/yieldlog/mcp"
 	"github.com/yieldlog/yieldlog/projections"
@@ -78,9 +77,7 @@ func (a *app) serveMCP(ctx context.Context, address, fork string) (err error) {
 			return replay.ReadPage(ctx, v.recent, session, execution, r)
 		},
 		Transcript: func(ctx context.Context, session string) ([]projections.Row, error) {
-			rows := projections.NewTranscript(session)
-			err := replay.NewEngine(rows).RunTo(ctx, v.ledger, events.Filter{Session: session}, 0)
-			return rows.Rows(""), err
+			return replay.Transcript(ctx, v.ledger, session, 0)
 		},
 		Earlier: replay.Earlier{Source: v.ledger, Session: v.session.ID()},
 		Search: func(ctx context.Context, q replay.Query) iter.Seq2[replay.Match, error] {

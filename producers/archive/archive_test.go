@@ -228,6 +228,26 @@ func TestImportRefusesAnAlteredArchive(t *testing.T) {
 	}
 }
 
+// TestImportedForkMeansTheSamePlace moves a session and its fork.
+func TestImportedForkMeansTheSamePlace(t *testing.T) {
+	from, to := open(t), open(t)
+	post(t, to, "OTHER", "OTHER", events.Opened{})
+	at := recordSession(t, from, "S", 2)
+	post(t, from, "F", "F", events.Opened{})
+	post(t, from, "F", "F", events.Forked{From: "S", At: at})
+	if _, err := Import(t.Context(), to, bytes.NewReader(export(t, from, "S", "F"))); err != nil {
+		t.Fatal(err)
+	}
+	for e, err := range to.Read(t.Context(), events.Filter{Kind: events.KindForked}, 1, 0) {
+		if err != nil {
+			t.Fatal(err)
+		}
+		if b := e.Body.(events.Forked); b.At != at+1 { // this ledger has one event more before it
+			t.Errorf("forked at %d, want %d", b.At, at+1)
+		}
+	}
+}
+
 // TestImportedRewindMeansTheSamePlace moves a session that was rewound to a
 // ledger with other sequences, and from there to a third.
 func TestImportedRewindMeansTheSamePlace(t *testing.T) {

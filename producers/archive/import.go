@@ -37,7 +37,7 @@ func Import(ctx context.Context, l *ledger.Ledger, r io.Reader) (Summary, error)
 }
 
 func importAll(ctx context.Context, l *ledger.Ledger, source iter.Seq2[record, error]) (Summary, error) {
-	m := &importer{ledger: l}
+	m := &importer{ledger: l, past: map[string][]place{}}
 	var err error
 	for r, readErr := range source {
 		if err = readErr; err == nil {
@@ -58,10 +58,11 @@ type importer struct {
 	session string
 	claim   *ledger.Claim
 	ended   bool
-	here    []place          // the session's lifecycle messages in this ledger, as far as they came
-	passed  int              // how many of them the archive had
-	ends    map[string]int64 // of executions: where their output in this ledger ends
-	output  bool             // what is under way is output
+	here    []place            // the session's lifecycle messages in this ledger, as far as they came
+	past    map[string][]place // those of the sessions before it
+	passed  int                // how many of them the archive had
+	ends    map[string]int64   // of executions: where their output in this ledger ends
+	output  bool               // what is under way is output
 
 	mu      sync.Mutex // guards failure, and here while messages are under way
 	flying  sync.WaitGroup
@@ -142,6 +143,7 @@ func (m *importer) leave(ctx context.Context) error {
 	if !m.ended {
 		m.sum.Open = append(m.sum.Open, m.session)
 	}
+	m.past[m.session] = m.here
 	m.claim.Release()
 	m.claim, m.session = nil, ""
 	return err
@@ -158,11 +160,16 @@ func (m *importer) takeLifecycle(ctx context.Context, e events.Event, r record) 
 		m.sum.Present++
 		return nil
 	}
-	if b, ok := e.Body.(events.Rewound); ok {
+	switch b := e.Body.(type) {
+	case events.Rewound:
 		if err := m.settle(ctx); err != nil { // so that all places are known
 			return err
 		}
-		r.Message = events.Localize(r.Message, m.localSeq(b.To))
+		r.Message = events.Localize(r.Message, localSeq(m.here, b.To))
+	case events.Forked:
+		if from, ok := m.past[b.From]; ok {
+			r.Message = events.Localize(r.Message, localSeq(from, b.At))
+		}
 	}
 	m.mu.Lock()
 	m.here = append(m.here, place{id: e.ID, from: r.seq})
@@ -170,11 +177,11 @@ func (m *importer) takeLifecycle(ctx context.Context, e events.Event, r record) 
 	return m.post(ctx, r.Message, func(stored events.Event) { m.here[i].seq = stored.Seq })
 }
 
-// localSeq is the sequence here of the session's last message at or before a
+// localSeq is the sequence here of a session's last message at or before a
 // sequence of the other ledger.
-func (m *importer) localSeq(from uint64) uint64 {
+func localSeq(places []place, from uint64) uint64 {
 	var seq uint64
-	for _, p := range m.here {
+	for _, p := range places {
 		if p.from > from {
 			break
 		}
