@@ -94,6 +94,11 @@ func Encode(e Event) (Message, error) {
 				h[headerLength] = []string{strconv.Itoa(len(b.Data))}
 			}
 		}
+	case Packed:
+		var err error
+		if m.Data, err = encodePacked(e.Time, b, h); err != nil {
+			return Message{}, fmt.Errorf("encoding event %s: %w", e.ID, err)
+		}
 	case Unknown:
 		h[headerContentType] = []string{b.ContentType}
 		m.Data = b.Data
@@ -178,6 +183,9 @@ func localized(body Body, here string) (Body, error) {
 func decodeBody(m Message, class Class, kind Kind) (Body, error) {
 	if class == ClassOutput && (kind == KindStdout || kind == KindStderr || kind == KindTTY) {
 		return decodeOutput(m, kind)
+	}
+	if class == ClassOutput && kind == KindPacked && get(m.Header, headerContentType) == packedType {
+		return decodePacked(m)
 	}
 	dec, ok := decoders[kind]
 	if !ok || dec.class != class {

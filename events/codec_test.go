@@ -255,7 +255,7 @@ func TestHashCoversEveryPart(t *testing.T) {
 }
 
 func FuzzDecode(f *testing.F) {
-	for _, e := range samples() {
+	for _, e := range append(samples(), packedSample()) {
 		m, err := Encode(e)
 		if err != nil {
 			f.Fatal(err)

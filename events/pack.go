@@ -1,0 +1,270 @@
+package events
+
+import (
+	"bytes"
+	"crypto/sha256"
+	"encoding/binary"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"iter"
+	"math"
+	"strconv"
+	"sync"
+	"time"
+
+	"github.com/klauspost/compress/zstd"
+	"github.com/oklog/ulid/v2"
+)
+
+// KindPacked is the kind of a [Packed] message. It is stored, and never told live.
+const KindPacked Kind = "packed"
+
+// Packed is many chunks of one execution's output in one message: how a sealed
+// segment keeps what was written in small pieces. The bytes stand where they
+// stood, and [Unpack] gives the chunks back.
+type Packed struct {
+	// Offset is the position of the first byte in the execution's one output order.
+	Offset int64
+	// Records are the chunks, in offset order without gaps; there is at least one.
+	Records []Record
+}
+
+// Record is a chunk in a [Packed].
+type Record struct {
+	// Stream is [KindStdout], [KindStderr] or [KindTTY].
+	Stream Kind
+	// Time is when the writer made the chunk, in microseconds.
+	Time time.Time
+	Data []byte
+}
+
+// End is the offset after the last byte.
+func (p Packed) End() int64 { return p.Offset + int64(p.size()) }
+
+func (p Packed) size() (n int) {
+	for _, r := range p.Records {
+		n += len(r.Data)
+	}
+	return n
+}
+
+// Kind is [KindPacked].
+func (Packed) Kind() Kind { return KindPacked }
+
+// Class is [ClassOutput].
+func (Packed) Class() Class { return ClassOutput }
+func (Packed) sealed()      {}
+
+// The format of a packed message. Its data is a zstd frame of the format's
+// number, the number of records, and then column by column: a byte for each
+// record's stream (its place in packedStreams), the microseconds from the
+// record before it (from ce-time for the first), the lengths, and the bytes.
+// Numbers are varints, the times zigzag.
+const (
+	packedType   = "application/vnd.yieldlog.packed"
+	packedFormat = 1
+	// headerDigest is the SHA-256 of the packed bytes, in hex.
+	headerDigest = "ce-digest"
+
+	// MaxRecords is the most records of a packed message. Together they hold at
+	// most [MaxChunk] bytes.
+	MaxRecords = 32 << 10
+	// maxPacked bounds what a decoder inflates: the bytes and what is told of them.
+	maxPacked = 1 << 20
+)
+
+var packedStreams = []Kind{KindStdout, KindStderr, KindTTY}
+
+func encodePacked(at time.Time, p Packed, h map[string][]string) ([]byte, error) {
+	size := p.size()
+	switch {
+	case len(p.Records) == 0 || len(p.Records) > MaxRecords:
+		return nil, fmt.Errorf("%d records are not 1 to %d", len(p.Records), MaxRecords)
+	case size > MaxChunk:
+		return nil, fmt.Errorf("%d packed bytes are over %d", size, MaxChunk)
+	case p.Offset < 0 || p.Offset > math.MaxInt64-MaxChunk:
+		return nil, fmt.Errorf("%d is no byte offset", p.Offset)
+	}
+	b := binary.AppendUvarint([]byte{packedFormat}, uint64(len(p.Records)))
+	for _, r := range p.Records {
+		i := streamIndex(r.Stream)
+		if i < 0 {
+			return nil, fmt.Errorf("%q is no stream of output", r.Stream)
+		}
+		b = append(b, byte(i))
+	}
+	last := at.UnixMicro()
+	for _, r := range p.Records {
+		t := r.Time.UnixMicro()
+		b = binary.AppendVarint(b, t-last)
+		last = t
+	}
+	for _, r := range p.Records {
+		b = binary.AppendUvarint(b, uint64(len(r.Data)))
+	}
+	start := len(b)
+	for _, r := range p.Records {
+		b = append(b, r.Data...)
+	}
+	h[headerContentType] = []string{packedType}
+	h[headerEncoding] = []string{encZstd}
+	h[headerOffset] = []string{strconv.FormatInt(p.Offset, 10)}
+	h[headerLength] = []string{strconv.Itoa(size)}
+	h[headerDigest] = []string{digest(b[start:])}
+	w := packers.Get().(*zstd.Encoder)
+	defer packers.Put(w)
+	return w.EncodeAll(b, make([]byte, 0, len(b)/4)), nil
+}
+
+func digest(b []byte) string {
+	sum := sha256.Sum256(b)
+	return hex.EncodeToString(sum[:])
+}
+
+func streamIndex(k Kind) int {
+	for i, s := range packedStreams {
+		if s == k {
+			return i
+		}
+	}
+	return -1
+}
+
+var errPacked = errors.New("the packed records are cut off or damaged")
+
+func decodePacked(m Message) (Body, error) {
+	off, err := strconv.ParseInt(get(m.Header, headerOffset), 10, 64)
+	if err != nil || off < 0 || off > math.MaxInt64-MaxChunk {
+		return nil, fmt.Errorf("ce-offset is %q, not a byte offset", get(m.Header, headerOffset))
+	}
+	size, err := strconv.Atoi(get(m.Header, headerLength))
+	if err != nil || size < 0 || size > MaxChunk {
+		return nil, fmt.Errorf("ce-length is %q, not a length up to %d", get(m.Header, headerLength), MaxChunk)
+	}
+	if enc := get(m.Header, headerEncoding); enc != encZstd {
+		return nil, fmt.Errorf("content-encoding is %q, not %s", enc, encZstd)
+	}
+	at, err := time.Parse(time.RFC3339Nano, get(m.Header, headerTime))
+	if err != nil {
+		return nil, fmt.Errorf("reading ce-time: %w", err)
+	}
+	r := unpackers.Get().(*zstd.Decoder)
+	defer unpackers.Put(r)
+	b, err := r.DecodeAll(m.Data, nil)
+	if err != nil {
+		return nil, fmt.Errorf("inflating packed output: %w", err)
+	}
+	p := Packed{Offset: off}
+	if p.Records, err = readRecords(b, at.UnixMicro(), size, get(m.Header, headerDigest)); err != nil {
+		return nil, err
+	}
+	return p, nil
+}
+
+// readRecords reads the columns. The records share the bytes of b.
+func readRecords(b []byte, at int64, size int, sum string) ([]Record, error) {
+	if len(b) == 0 || b[0] != packedFormat {
+		return nil, errors.New("the packed records have a format that this version does not know")
+	}
+	b = b[1:]
+	n, w := binary.Uvarint(b)
+	if w <= 0 || n == 0 || n > MaxRecords || n > uint64(len(b)-w) {
+		return nil, errPacked
+	}
+	b = b[w:]
+	list := make([]Record, n)
+	for i := range list {
+		if int(b[i]) >= len(packedStreams) {
+			return nil, errPacked
+		}
+		list[i].Stream = packedStreams[b[i]]
+	}
+	b = b[n:]
+	for i := range list {
+		d, w := binary.Varint(b)
+		at += d
+		list[i].Time = time.UnixMicro(at).UTC()
+		if y := list[i].Time.Year(); w <= 0 || y < 0 || y > 9999 {
+			return nil, errPacked
+		}
+		b = b[w:]
+	}
+	lengths := make([]int, n)
+	for i := range lengths {
+		l, w := binary.Uvarint(b)
+		if w <= 0 || l > MaxChunk {
+			return nil, errPacked
+		}
+		lengths[i], b = int(l), b[w:]
+	}
+	if len(b) != size {
+		return nil, fmt.Errorf("%d packed bytes where the header says %d", len(b), size)
+	}
+	if digest(b) != sum {
+		return nil, errors.New("the packed bytes do not have the digest that the header says")
+	}
+	for i, l := range lengths {
+		if l > len(b) {
+			return nil, errPacked
+		}
+		list[i].Data, b = b[:l:l], b[l:]
+	}
+	if len(b) > 0 {
+		return nil, errPacked
+	}
+	return list, nil
+}
+
+// Unpack is the output events of a packed one, in offset order, and any other
+// event itself. Each has the bytes, the place and, in microseconds, the time
+// that it was appended with; its id is made of the packed event's id and its
+// number, and its sequence is the packed event's.
+func Unpack(e Event) iter.Seq[Event] {
+	return func(yield func(Event) bool) {
+		p, ok := e.Body.(Packed)
+		if !ok {
+			yield(e)
+			return
+		}
+		off := p.Offset
+		for i, r := range p.Records {
+			o := e
+			o.ID, o.Time = unpackedID(e.ID, i, r.Time), r.Time
+			o.Body = Output{Stream: r.Stream, Offset: off, Data: r.Data}
+			off += int64(len(r.Data))
+			if !yield(o) {
+				return
+			}
+		}
+	}
+}
+
+// unpackedID is a ULID that is always the same for the same record.
+func unpackedID(packed string, i int, at time.Time) string {
+	sum := sha256.Sum256(fmt.Appendf(nil, "%s/%d", packed, i))
+	ms := max(at.UnixMilli(), 0)
+	id, err := ulid.New(uint64(ms), bytes.NewReader(sum[:]))
+	if err != nil {
+		panic(err) // a year of four digits fits
+	}
+	return id.String()
+}
+
+// Packing is off every answer's path: it may take its time.
+var (
+	packers = sync.Pool{New: func() any {
+		w, err := zstd.NewWriter(nil, zstd.WithEncoderLevel(zstd.SpeedDefault), zstd.WithEncoderConcurrency(1), zstd.WithWindowSize(maxPacked))
+		if err != nil {
+			panic(err) // the options are constants
+		}
+		return w
+	}}
+	unpackers = sync.Pool{New: func() any {
+		r, err := zstd.NewReader(nil, zstd.WithDecoderConcurrency(1), zstd.WithDecoderMaxMemory(maxPacked), zstd.WithDecoderLowmem(true))
+		if err != nil {
+			panic(err)
+		}
+		return r
+	}}
+)
