@@ -69,15 +69,49 @@ func (l *Ledger) Ask(ctx context.Context, session string, req []byte) ([]byte, e
 	// A session that lives and does not answer is about to find the new host.
 	for began := time.Now(); ; pause(ctx, passPause) {
 		m, err := once(ctx, l, func(ctx context.Context) (*nats.Msg, error) {
+			ctx, cancel := l.whileAlive(ctx, session)
+			defer cancel()
 			return l.store.nc.RequestWithContext(ctx, controlRoot+session, req)
 		})
 		switch {
 		case err == nil:
 			return m.Data, nil
+		case ctx.Err() == nil && errors.Is(err, context.Canceled) && !l.Alive(session):
+			return nil, ErrNoSession
 		case errors.Is(err, nats.ErrNoResponders) && (!l.Alive(session) || time.Since(began) > patience):
 			return nil, ErrNoSession
 		case ctx.Err() != nil || !passes(err):
 			return nil, fmt.Errorf("asking session %s: %w", session, err)
 		}
 	}
+}
+
+// aliveInterval is how often a request looks whether there is still somebody
+// to answer it.
+const aliveInterval = 500 * time.Millisecond
+
+// whileAlive is a context that ends soon after the session's process: the
+// server may not have noticed yet that nobody reads what it hands on.
+func (l *Ledger) whileAlive(ctx context.Context, session string) (context.Context, context.CancelFunc) {
+	ctx, cancel := context.WithCancel(ctx)
+	go func() { // ends with the context
+		t := time.NewTicker(aliveInterval)
+		defer t.Stop()
+		for dead := false; ; { // twice: an answer may be on its way
+			select {
+			case <-ctx.Done():
+				return
+			case <-t.C:
+			}
+			if l.Alive(session) {
+				continue
+			}
+			if dead {
+				cancel()
+				return
+			}
+			dead = true
+		}
+	}()
+	return ctx, cancel
 }

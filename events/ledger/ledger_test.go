@@ -177,6 +177,23 @@ func TestFollowCatchesUpAndGoesOn(t *testing.T) {
 	}
 }
 
+// TestAskADeadSession asks a session that is subscribed still and whose process
+// is dead, as far as its claim tells: the host has not noticed yet.
+func TestAskADeadSession(t *testing.T) {
+	l := open(t, t.TempDir())
+	stop, err := l.Serve("S", func(ctx context.Context, _ []byte) []byte {
+		<-ctx.Done()
+		return nil
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer stop()
+	if _, err := l.Ask(t.Context(), "S", []byte("hey")); !errors.Is(err, ErrNoSession) {
+		t.Errorf("asking a dead session: %v", err)
+	}
+}
+
 func TestAskTheSession(t *testing.T) {
 	l := open(t, t.TempDir())
 	if _, err := l.Ask(t.Context(), "S", nil); !errors.Is(err, ErrNoSession) {
