@@ -33,6 +33,9 @@ func (b *reader) newest() (Page, error) {
 			break
 		}
 	}
+	if o.ahead() {
+		return b.forward()
+	}
 	o.cut()
 	o.page.Start = from
 	if o.page.OmittedBytes > 0 {
@@ -61,9 +64,19 @@ func (b *reader) headTail() (Page, error) {
 	if o.tail, err = b.collect(o.tail.start, end, 0); err != nil {
 		return Page{}, err
 	}
+	if o.ahead() {
+		return b.forward()
+	}
 	o.cut()
 	o.page.Start = from
 	return o.page, nil
+}
+
+// ahead reports whether the output is not recorded up to where it is known to
+// be: a yield says how far it had come, and may be on disk before it. What is
+// not there then must not pass for shown: only a forward page can tell.
+func (o *observation) ahead() bool {
+	return !o.request.Final && o.unread() && len(o.tail.pieces) == 0
 }
 
 // length is the length of the output.
@@ -101,6 +114,9 @@ func (b *reader) spans(all int64) []int64 {
 func (o *observation) enough() bool {
 	if !o.unread() {
 		return true
+	}
+	if o.ahead() {
+		return false
 	}
 	for _, k := range streams {
 		n := int64(len(o.tail.of(k).data))

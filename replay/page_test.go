@@ -317,3 +317,23 @@ func TestObservationsOfLongOutput(t *testing.T) {
 		}
 	})
 }
+
+// TestObservationsAheadOfTheRecord: the output was seen to be longer than what
+// is recorded. What a page does not show is omitted and named, or comes after it.
+func TestObservationsAheadOfTheRecord(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		tp := long(t)
+		r := replay.PageRequest{
+			Limit: rapid.IntRange(1, 50_000).Draw(t, "limit"), End: tp.end() + rapid.Int64Range(1, 1<<20).Draw(t, "ahead"),
+			Newest: rapid.Bool().Draw(t, "newest"), HeadTail: true,
+		}
+		if rapid.Bool().Draw(t, "knows the totals") { // as of before what is recorded
+			r.Totals = map[events.Kind]int64{}
+		}
+		p := read(t, tp, r)
+		shown := int64(len(p.Stdout) + len(p.Stderr))
+		if p.Next > tp.end() || p.OmittedBytes == 0 && shown != p.Next-p.Start {
+			t.Fatalf("[%d, %d) of %d recorded bytes shows %d and names none as omitted", p.Start, p.Next, tp.end(), shown)
+		}
+	})
+}
