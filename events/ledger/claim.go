@@ -3,42 +3,68 @@ package ledger
 import (
 	"errors"
 	"fmt"
+	"io/fs"
 	"os"
+	"path/filepath"
 	"strings"
+
+	"github.com/yieldlog/yieldlog/events"
 )
 
 // Claim is the exclusive right to write to a session. It ends with the process.
 type Claim struct {
+	path string
 	lock *os.File // reachable as long as the claim is: a finalizer would release it
 }
 
 // ClaimSession claims a session. It returns [ErrLive] when a living process
 // holds the claim, this one included.
 func (l *Ledger) ClaimSession(session string) (*Claim, error) {
-	dir := stateDir(l.opts.Dir).sessions()
-	if err := os.MkdirAll(dir, 0o700); err != nil {
+	if err := os.MkdirAll(stateDir(l.opts.Dir).sessions(), 0o700); err != nil {
 		return nil, fmt.Errorf("claiming session %s: %w", session, err)
 	}
 	path := stateDir(l.opts.Dir).session(session)
 	for {
-		f, err := lockFile(path, true)
-		if errors.Is(err, errLocked) {
+		f, err := lockFile(path, false)
+		if errors.Is(err, fs.ErrNotExist) {
+			f, err = lockNewFile(path)
+		}
+		switch {
+		case errors.Is(err, errLocked):
 			return nil, fmt.Errorf("claiming session %s: %w", session, ErrLive)
-		}
-		if err != nil {
+		case errors.Is(err, fs.ErrExist):
+			continue
+		case err != nil:
 			return nil, fmt.Errorf("claiming session %s: %w", session, err)
-		}
-		if sameFile(f, path) {
-			return &Claim{lock: f}, nil
+		case sameFile(f, path):
+			return &Claim{path: path, lock: f}, nil
 		}
 		_ = f.Close() // it was released, and its file removed, between our open and our lock
 	}
 }
 
+// lockNewFile makes a file that nobody ever sees unlocked: who looks for the
+// claims of the dead would take it for one. It fails with [fs.ErrExist] when
+// somebody else was faster.
+func lockNewFile(path string) (*os.File, error) {
+	making := filepath.Join(filepath.Dir(path), "claiming-"+events.NewID())
+	f, err := lockFile(making, true)
+	if err != nil {
+		return nil, err
+	}
+	err = os.Link(making, path)
+	_ = os.Remove(making) // under a name that means nothing it hurts nobody
+	if err != nil {
+		_ = f.Close()
+		return nil, err
+	}
+	return f, nil
+}
+
 // Release gives the claim up.
 func (c *Claim) Release() {
 	// Removed before it is unlocked: who opened it meanwhile sees that it is gone.
-	_ = os.Remove(c.lock.Name())
+	_ = os.Remove(c.path)
 	_ = c.lock.Close()
 }
 

@@ -8,6 +8,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strconv"
+	"sync"
 	"testing"
 
 	"github.com/yieldlog/yieldlog/events"
@@ -45,6 +46,46 @@ func TestClaimIsExclusive(t *testing.T) {
 		t.Fatal(err)
 	}
 	c.Release()
+}
+
+// TestNewClaimsAreNeverTakenForDead opens claims of new sessions while another
+// looks for those of dead ones, as each session does that begins.
+func TestNewClaimsAreNeverTakenForDead(t *testing.T) {
+	l := open(t, t.TempDir())
+	over := make(chan struct{})
+	var looking sync.WaitGroup
+	looking.Go(func() {
+		for !done(over) {
+			ids, err := l.Claimed()
+			if err != nil {
+				t.Error(err)
+			}
+			for _, id := range ids {
+				if c, err := l.ClaimSession(id); err == nil {
+					c.Release()
+				}
+			}
+		}
+	})
+	for range 300 {
+		c, err := l.ClaimSession(events.NewID())
+		if err != nil {
+			t.Error(err)
+			continue
+		}
+		c.Release()
+	}
+	close(over)
+	looking.Wait()
+}
+
+func done(c <-chan struct{}) bool {
+	select {
+	case <-c:
+		return true
+	default:
+		return false
+	}
 }
 
 func TestFilesAreForTheUserOnly(t *testing.T) {
