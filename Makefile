@@ -2,7 +2,7 @@
 
 GOLANGCI = github.com/golangci/golangci-lint/v2/cmd/golangci-lint@v2.15.0
 
-.PHONY: all build install test race lint fmt fuzz cross bench bench-peers ci clean
+.PHONY: all build install test race lint fmt fuzz cross crash bench bench-peers ci clean
 
 all: build test lint
 
@@ -30,6 +30,9 @@ fuzz: ## every fuzz target, a short while
 cross: ## what does not run here must at least compile
 	GOOS=darwin GOARCH=arm64 go build -o /dev/null ./cmd/yieldlog
 	GOOS=windows GOARCH=amd64 go build -o /dev/null ./cmd/yieldlog
+
+crash: ## the crash suite, for as long as it takes (CI runs three rounds)
+	go test ./crash -run TestCrash -rounds 500 -timeout 0 -v
 
 bench: ## the budgets of docs/performance.md, on a machine at rest
 	go run ./bench
