@@ -76,9 +76,11 @@ func (s *Session) obey(ctx context.Context, r controlRequest) (StopResult, error
 		}
 		return e.stop(ctx, StopOptions{Signal: r.Signal, ForceAfter: r.ForceAfter}, events.TermStopped)
 	case "stop_owner":
-		return StopResult{}, s.StopOwner(ctx, r.Owner)
+		_, err := s.StopOwner(ctx, r.Owner)
+		return StopResult{}, err
 	case "stop_all":
-		return StopResult{}, s.stopAll(ctx, events.TermStopped, func(*execution) bool { return true })
+		_, err := s.stopAll(ctx, events.TermStopped, func(*execution) bool { return true })
+		return StopResult{}, err
 	case "pruned":
 		if r.Pruned == nil {
 			return StopResult{}, errors.New("pruned says nothing")

@@ -32,7 +32,13 @@ func (s *Session) Exec(ctx context.Context, r Request) (Result, error) {
 	if no != nil {
 		return s.refuse(ctx, r, no)
 	}
-	return e.attend(ctx, yield)
+	watch := s.mail.observe(e.id)
+	defer watch.leave()
+	res, err := e.attend(ctx, yield)
+	if err == nil && res.Outcome == Settled {
+		res.Claim = watch.claim("exec")
+	}
+	return res, err
 }
 
 // request judges the request, reserves its place among the running ones,
@@ -51,6 +57,7 @@ func (s *Session) request(ctx context.Context, r Request) (*execution, *refusal,
 		return nil, no, nil
 	}
 	s.executions[e.id] = e
+	s.mail.began(e.owner)
 	if r.Started != nil {
 		r.Started(e.id)
 	}
@@ -184,6 +191,8 @@ func (s *Session) Wait(ctx context.Context, owner, id string, d time.Duration) (
 	if err != nil {
 		return Result{Execution: id}, err
 	}
+	watch := s.mail.observe(id)
+	defer watch.leave()
 	delay := time.NewTimer(d)
 	defer delay.Stop()
 	select {
@@ -192,5 +201,9 @@ func (s *Session) Wait(ctx context.Context, owner, id string, d time.Duration) (
 	case <-ctx.Done():
 		return Result{Execution: id}, fmt.Errorf("waiting for %s: %w", id, context.Cause(ctx))
 	}
-	return e.result()
+	res, err := e.result()
+	if err == nil && res.Outcome == Settled {
+		res.Claim = watch.claim("wait")
+	}
+	return res, err
 }

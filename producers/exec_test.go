@@ -225,7 +225,7 @@ func TestOwnersDoNotSeeEachOther(t *testing.T) {
 	if err == nil || err.Error() != "Unknown process_id: "+id {
 		t.Errorf("error %v", err)
 	}
-	if err := b.StopOwner(t.Context(), "/root/a"); err != nil {
+	if _, err := b.StopOwner(t.Context(), "/root/a"); err != nil {
 		t.Fatal(err)
 	}
 	res, err := b.Wait(t.Context(), "/root/a", id, 0)

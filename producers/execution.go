@@ -31,6 +31,10 @@ type execution struct {
 	done   chan struct{}
 	ticket *ticket
 	out    *outlet
+	// monitor delivers the lines, if it is one, and last hands it the record of
+	// the end, or nil.
+	monitor *monitor
+	last    chan *letter
 	// facts counts lifecycle events that were begun before the settlement and
 	// must precede it.
 	facts sync.WaitGroup
@@ -44,6 +48,7 @@ type execution struct {
 	timers   []*time.Timer
 	left     []events.Descendant
 	yielded  bool
+	shown    int64 // the owner has been shown the output up to here
 	settling bool
 	seq      uint64 // the last lifecycle sequence that is durable
 	refused  *refusal
@@ -60,12 +65,18 @@ func newExecution(s *Session, r Request) *execution {
 	e.wanted, e.unwant = context.WithCancel(s.life)
 	e.place = sync.OnceFunc(func() { close(e.placed) })
 	e.out = newOutlet(e, s.cfg.OutputLimit)
+	if r.Monitor {
+		e.monitor, e.last = newMonitor(e, s.requested(r)), make(chan *letter, 1)
+	}
 	return e
 }
 
 // run takes the execution from its lane to its settlement.
 func (e *execution) run() {
 	defer e.unwant()
+	if e.monitor != nil {
+		go e.monitor.run(e.session.mail, e.last)
+	}
 	if e.enterLane() && e.start() {
 		e.supervise()
 	}

@@ -106,6 +106,9 @@ func (o *outlet) post(kind events.Kind, p []byte) bool {
 	o.end.Add(int64(len(data)))
 	done := func(_ events.Event, err error) {
 		o.fail(err)
+		if m := o.e.monitor; m != nil && err == nil {
+			m.add(at, data)
+		}
 		<-o.inFlight
 	}
 	if err := o.e.session.ledger.Post(o.e.session.life, o.e.event(events.Output{Stream: kind, Offset: at, Data: data}), done); err != nil {

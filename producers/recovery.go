@@ -45,13 +45,14 @@ func recoverSessions(ctx context.Context, l *ledger.Ledger, by string) error {
 // declareLost settles what a dead session left unsettled, and the session.
 // The caller holds its claim.
 func declareLost(ctx context.Context, l *ledger.Ledger, session, by string) error {
-	left := projections.NewRecovery()
+	left, mail := projections.NewRecovery(), newUnposted()
 	last := map[string]time.Time{} // of each execution, when it was last heard of
 	for e, err := range l.Read(ctx, events.Filter{Session: session}, 1, 0) {
 		if err != nil {
 			return fmt.Errorf("reading the session: %w", err)
 		}
 		left.Apply(e)
+		mail.apply(e)
 		last[e.Subject] = e.Time
 	}
 	open := left.Open()
@@ -71,6 +72,12 @@ func declareLost(ctx context.Context, l *ledger.Ledger, session, by string) erro
 		}
 		s.Error = reason
 		if err := appendOnce(ctx, l, events.Event{Session: session, Owner: u.Owner, Subject: u.Execution, Body: s}); err != nil {
+			return err
+		}
+		mail.lose(u.Owner, u.Execution)
+	}
+	if open[0].Opened.Program != programExec { // whose caller saw it die
+		if err := mail.post(ctx, l, session); err != nil {
 			return err
 		}
 	}

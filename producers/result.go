@@ -33,6 +33,9 @@ type Result struct {
 	Reason  string
 	// Seq is the last lifecycle sequence that the answer rests on.
 	Seq uint64
+	// Claim, if not nil, is the caller's claim on the completion, which its
+	// answer carries: it must be ended.
+	Claim *Claim
 }
 
 // Input is what to write to a command's standard input.
@@ -61,6 +64,8 @@ type StopResult struct {
 	Status  events.Status `json:"status"`
 	// Seq is the sequence of the settlement.
 	Seq uint64 `json:"seq"`
+	// Claim: see [Result].
+	Claim *Claim `json:"-"`
 }
 
 // ErrEnded is the error of a control that needs a running execution.

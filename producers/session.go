@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"log/slog"
 	"os"
+	"slices"
 	"sync"
 	"syscall"
 	"time"
@@ -29,9 +30,11 @@ type Session struct {
 	id     string
 	log    *slog.Logger
 	claim  *ledger.Claim
+	cwd    string
 	lanes  *lanes
 	env    *environment
 	silent func() // stops answering control requests
+	mail   *mailbox
 
 	gate       sync.RWMutex // held for reading while a request takes its place, and by a rewind
 	mu         sync.Mutex
@@ -48,6 +51,9 @@ func OpenSession(ctx context.Context, l *ledger.Ledger, cfg Config, opened event
 		ledger: l, life: context.WithoutCancel(ctx), cfg: cfg, id: events.NewID(), log: slog.Default(),
 		lanes: newLanes(), env: newEnvironment(&cfg, os.Environ()), executions: map[string]*execution{},
 	}
+	s.mail = newMailbox(s)
+	opened = identify(opened)
+	s.cwd = opened.Cwd
 	if err := recoverSessions(ctx, l, s.id); err != nil {
 		return nil, fmt.Errorf("recovering dead sessions: %w", err)
 	}
@@ -58,7 +64,7 @@ func OpenSession(ctx context.Context, l *ledger.Ledger, cfg Config, opened event
 	s.claim = claim
 	// From here on a failure leaves the claim as it is: by it the next opener
 	// finds a session that was perhaps opened, and declares it lost.
-	if _, err := l.Append(ctx, s.event("", s.id, identify(opened))); err != nil {
+	if _, err := l.Append(ctx, s.event("", s.id, opened)); err != nil {
 		return nil, fmt.Errorf("opening session %s: %w", s.id, err)
 	}
 	if s.silent, err = l.Serve(s.id, s.control); err != nil { //nolint:contextcheck,nolintlint // it serves until Close; the linter sees that only at times
@@ -150,7 +156,7 @@ func (s *Session) forget(owner string, completedOlder, stoppedOlder time.Duratio
 	defer s.mu.Unlock()
 	var out []*execution
 	for id, e := range s.executions {
-		if e.owner != owner || !e.isOver() {
+		if e.owner != owner || !e.isOver() || s.mail.pending(id) {
 			continue
 		}
 		keep := stoppedOlder
@@ -193,6 +199,10 @@ func (s *Session) close(ctx context.Context, reason string, order stopOrder) err
 	order.signal = syscall.SIGTERM
 	err := s.endAll(ctx, order)
 	s.silent()
+	if order.cause == events.TermLost {
+		s.postLost()
+	}
+	s.mail.close(ctx)
 	if err != nil {
 		return fmt.Errorf("closing session %s: %w", s.id, err)
 	}
@@ -216,6 +226,22 @@ func (s *Session) endAll(ctx context.Context, order stopOrder) error {
 		return nil
 	case <-ctx.Done():
 		return fmt.Errorf("waiting for executions to end: %w", ctx.Err())
+	}
+}
+
+// postLost leaves a list of the lost executions to the next session.
+func (s *Session) postLost() {
+	owed := newUnposted()
+	s.mu.Lock()
+	for id, e := range s.executions {
+		if e.isOver() && e.settlement().Termination == events.TermLost {
+			owed.lose(e.owner, id)
+		}
+	}
+	s.mu.Unlock()
+	for owner, lost := range owed.lost {
+		slices.Sort(lost)
+		s.mail.post(&letter{mail: Mail{ID: resumedID(s.id, owner), Session: s.id, Owner: owner, Posted: resumed(lost)}})
 	}
 }
 

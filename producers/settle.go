@@ -160,16 +160,23 @@ func (e *execution) settle() {
 	if err != nil {
 		e.err = fmt.Errorf("recording the end of %s: %w", e.id, err)
 	}
-	e.settled, _ = end.(events.Settled)
+	var t *letter
+	if s, ok := end.(events.Settled); ok {
+		e.settled = s
+		if e.yielded && err == nil {
+			t = e.session.mail.completion(e, e.session.requested(e.request), s)
+		}
+	}
 	e.seq = max(e.seq, ev.Seq)
 	e.overAt = time.Now()
 	e.request, e.proc, e.in, e.out, e.timers = Request{}, nil, nil, nil, nil // a handle is kept, and it is small
 	e.mu.Unlock()
-	e.session.retire(e, no != nil)
+	e.session.retire(e, no != nil, t)
 }
 
-// retire gives the execution's place back. One that was refused leaves no handle.
-func (s *Session) retire(e *execution, forget bool) {
+// retire gives the execution's place back, lets its waiters go, and posts the
+// record of its end, if there is one. One that was refused leaves no handle.
+func (s *Session) retire(e *execution, forget bool, t *letter) {
 	s.mu.Lock()
 	s.live--
 	if forget {
@@ -179,6 +186,14 @@ func (s *Session) retire(e *execution, forget bool) {
 	e.leaveLane()
 	e.place()
 	close(e.done)
+	switch {
+	case e.monitor != nil:
+		e.monitor.leave(t != nil)
+		e.last <- t
+	case t != nil:
+		s.mail.post(t)
+	}
+	s.mail.ended(e.owner)
 	s.over.Done()
 }
 

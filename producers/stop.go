@@ -77,7 +77,13 @@ func (s *Session) Stop(ctx context.Context, owner, id string, o StopOptions) (St
 	if err != nil {
 		return StopResult{}, err
 	}
-	return e.stop(ctx, o, events.TermStopped)
+	watch := s.mail.observe(id)
+	defer watch.leave()
+	r, err := e.stop(ctx, o, events.TermStopped)
+	if r.Seq > 0 { // it is settled, and the answer says so
+		r.Claim = watch.claim("stop")
+	}
+	return r, err
 }
 
 func (e *execution) stop(ctx context.Context, o StopOptions, cause events.Termination) (StopResult, error) {
@@ -119,27 +125,30 @@ func (o StopOptions) order(cause events.Termination) (stopOrder, error) {
 	return stopOrder{cause: cause, signal: sig, force: force}, nil
 }
 
-// StopOwner ends the owner's executions, and no others, and returns once they
-// are settled.
-func (s *Session) StopOwner(ctx context.Context, owner string) error {
+// StopOwner ends the owner's executions, and no others, and returns their ids
+// once they are settled. What is unread in the owner's mailbox stays there.
+func (s *Session) StopOwner(ctx context.Context, owner string) ([]string, error) {
 	owner = ownerOf(owner)
 	return s.stopAll(ctx, events.TermOwnerStopped, func(e *execution) bool { return e.owner == owner })
 }
 
-// stopAll ends the executions that pick takes and waits for them.
-func (s *Session) stopAll(ctx context.Context, cause events.Termination, pick func(*execution) bool) error {
+// stopAll ends the executions that pick takes, waits for them, and returns
+// their ids.
+func (s *Session) stopAll(ctx context.Context, cause events.Termination, pick func(*execution) bool) ([]string, error) {
 	ending := s.running(pick)
 	for _, e := range ending {
 		go e.end(stopOrder{cause: cause, signal: syscall.SIGTERM, force: closeGrace})
 	}
+	ids := make([]string, 0, len(ending))
 	for _, e := range ending {
 		select {
 		case <-e.done:
 		case <-ctx.Done():
-			return fmt.Errorf("waiting for %s to end: %w", e.id, context.Cause(ctx))
+			return ids, fmt.Errorf("waiting for %s to end: %w", e.id, context.Cause(ctx))
 		}
+		ids = append(ids, e.id)
 	}
-	return nil
+	return ids, nil
 }
 
 // Write queues input for a running execution's standard input. It is delivered

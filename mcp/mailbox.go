@@ -1,0 +1,264 @@
+package mcp
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/yieldlog/yieldlog/events"
+	"github.com/yieldlog/yieldlog/producers"
+	"github.com/yieldlog/yieldlog/projections"
+	"github.com/yieldlog/yieldlog/replay"
+)
+
+const (
+	// mailMost is how many records one answer holds.
+	mailMost = 10
+	// previewBytes bounds a record's output of each stream: equal head and tail.
+	previewBytes = 2000
+	// batchBytes shows a monitor's batch whole.
+	batchBytes = 8 << 10
+)
+
+func (s *Server) mailboxTool() *tool {
+	return &tool{
+		name: "mailbox", title: "Read your mail",
+		description: "Unread completions of commands that went on in the background, and lines of monitors, each once. With timeout_ms (at most 55000) it waits for the first.",
+		params: []param{
+			{name: "timeout_ms", kind: kindInteger, def: 0},
+			{name: "answered", kind: kindBoolean, text: "You have given your answer: hold completions back until your last command ends"},
+			ownerParam,
+		},
+		output: object(map[string]any{"records": schema{"type": "array", "items": schema{"type": "object"}}, "more": "integer"}, "records"),
+		hints:  hints{idempotent: true},
+		run:    s.mailbox,
+	}
+}
+
+// letter is a mailbox record in an answer.
+type letter struct {
+	Kind      events.MailKind `json:"kind"`
+	ProcessID string          `json:"process_id,omitempty"`
+	// Session is set when an earlier session posted the record.
+	Session     string             `json:"session,omitempty"`
+	Notice      string             `json:"notice"`
+	PostedAt    *string            `json:"posted_at"`
+	Redelivered bool               `json:"redelivered,omitempty"`
+	Command     string             `json:"command,omitempty"`
+	Status      events.Status      `json:"status,omitempty"`
+	ExitCode    *int               `json:"exit_code,omitempty"`
+	Signal      string             `json:"signal,omitempty"`
+	Outcome     events.Outcome     `json:"outcome,omitempty"`
+	Termination events.Termination `json:"termination,omitempty"`
+	DurationMS  int64              `json:"duration_ms,omitempty"`
+	// Count is the lines of a monitor.
+	Count int `json:"count,omitempty"`
+	// FromSeq and ToSeq bound the output that the record is about; Omitted was
+	// cut out of what is shown of it.
+	FromSeq int64    `json:"from_seq"`
+	ToSeq   int64    `json:"to_seq"`
+	Stdout  string   `json:"stdout,omitempty"`
+	Stderr  string   `json:"stderr,omitempty"`
+	TTY     string   `json:"tty,omitempty"`
+	Omitted *omitted `json:"omitted,omitempty"`
+	// Lost lists the commands that an earlier session lost.
+	Lost []lost `json:"lost,omitempty"`
+}
+
+type lost struct {
+	ProcessID string `json:"process_id"`
+	Command   string `json:"command,omitempty"`
+}
+
+func (s *Server) mailbox(ctx context.Context, c *call) (reply, error) {
+	owner := c.args.owner()
+	if c.args.flag("answered", false) {
+		s.opts.Session.Answered(owner)
+	}
+	list, more, claim, err := s.opts.Session.Collect(ctx, owner, mailMost, min(c.args.millis("timeout_ms", 0), maxWait))
+	if errors.Is(err, producers.ErrClosed) {
+		return reply{}, refuse("the session is closing")
+	}
+	if err != nil {
+		return reply{}, fmt.Errorf("reading the mailbox: %w", err)
+	}
+	c.claimed(claim)
+	out := struct {
+		Records []letter `json:"records"`
+		More    int      `json:"more"`
+	}{make([]letter, 0, len(list)), more}
+	for _, m := range list {
+		l, err := s.open(ctx, m)
+		if err != nil {
+			return reply{}, err
+		}
+		out.Records = append(out.Records, l)
+	}
+	return answer(out), nil
+}
+
+// open makes a record readable: the facts and a preview of the output.
+func (s *Server) open(ctx context.Context, m producers.Mail) (letter, error) {
+	l := letter{
+		Kind: m.Mail, ProcessID: m.Execution, Notice: m.Notice, PostedAt: stamp(m.At), Redelivered: m.Redelivered,
+		FromSeq: m.From, ToSeq: m.To, Count: m.Count,
+	}
+	if m.Session != s.opts.Session.ID() {
+		l.Session = m.Session
+	}
+	for _, id := range m.Executions {
+		p, err := s.recall(ctx, m, id)
+		if err != nil {
+			return l, err
+		}
+		l.Lost = append(l.Lost, lost{id, shorten(p.Requested.Command, maxCommandEcho)})
+	}
+	if m.Execution == "" {
+		return l, nil
+	}
+	p, err := s.recall(ctx, m, m.Execution)
+	if err != nil {
+		return l, err
+	}
+	l.Command = shorten(p.Requested.Command, maxCommandEcho)
+	if e := p.Settled; e != nil && m.Mail == events.MailCompletion {
+		l.Status, l.ExitCode, l.Signal = e.Status, e.ExitCode, e.Signal
+		l.Outcome, l.Termination, l.DurationMS = e.Outcome, e.Termination, e.DurationMS
+	}
+	return l, s.preview(ctx, m, &l)
+}
+
+// preview shows the record's range of the output, its head and tail if it is long.
+func (s *Server) preview(ctx context.Context, m producers.Mail, l *letter) error {
+	if m.To <= m.From {
+		return nil
+	}
+	limit := previewBytes
+	if m.Mail == events.MailMonitor {
+		limit = batchBytes
+	}
+	page, err := s.opts.Pages(ctx, m.Session, m.Execution, replay.PageRequest{
+		From: m.From, End: m.To, Limit: limit, HeadTail: true, Final: true,
+	})
+	if err != nil {
+		return fmt.Errorf("reading the output of %s: %w", m.Execution, err)
+	}
+	l.Stdout, l.Stderr, l.TTY = text(page.Stdout), text(page.Stderr), text(page.TTY)
+	if page.OmittedTo > page.OmittedFrom {
+		l.Omitted = &omitted{page.OmittedFrom, page.OmittedTo, page.OmittedBytes}
+	}
+	return nil
+}
+
+func text(b []byte) string { return string(bytes.ToValidUTF8(b, []byte("\uFFFD"))) }
+
+// recall is the facts of an execution that mail is about.
+func (s *Server) recall(ctx context.Context, m producers.Mail, execution string) (p projections.Process, err error) {
+	if m.Session != s.opts.Session.ID() {
+		if s.opts.Earlier == nil {
+			return p, nil
+		}
+		if p, err = s.opts.Earlier(ctx, m.Session, execution); err != nil {
+			return p, fmt.Errorf("reading the facts of %s: %w", execution, err)
+		}
+		return p, nil
+	}
+	if err := s.opts.Facts.WaitFor(ctx, m.Seq); err != nil {
+		return p, fmt.Errorf("waiting for event %d: %w", m.Seq, err)
+	}
+	s.opts.Facts.View(func() { p, _ = s.opts.Processes.Get(execution) })
+	return p, nil
+}
+
+// noticesMost is how many notices another tool's answer carries.
+const noticesMost = 3
+
+// notice is what every other answer says of unread mail: facts only.
+type notice struct {
+	Count   int      `json:"count"`
+	Notices []string `json:"notices"`
+	Tool    string   `json:"read_with"`
+}
+
+// withUnread adds the notice of the owner's unread mail to an answer.
+func (s *Server) withUnread(r reply, owner string) reply {
+	if s.opts.Session == nil || !bytes.HasSuffix(r.structured, []byte("}")) {
+		return r
+	}
+	list := s.opts.Session.Unread(owner)
+	if len(list) == 0 {
+		return r
+	}
+	n := notice{Count: len(list), Tool: "mailbox"}
+	for _, m := range list[max(0, len(list)-noticesMost):] {
+		n.Notices = append(n.Notices, m.Notice)
+	}
+	field := append([]byte(`,"unread":`), encode(n)...)
+	add := func(object []byte) []byte {
+		if bytes.Equal(object, []byte("{}")) {
+			return object
+		}
+		return append(append(bytes.TrimSuffix(bytes.Clone(object), []byte("}")), field...), '}')
+	}
+	r.structured, r.text = add(r.structured), string(add([]byte(r.text)))
+	return r
+}
+
+// claimed ends the claim with the answer: it is delivered once that is written.
+func (c *call) claimed(claim *producers.Claim) {
+	if claim == nil {
+		return
+	}
+	c.after = append(c.after, func(f fate) {
+		if f == written {
+			claim.Delivered()
+		} else {
+			claim.Restore(f == doubtful)
+		}
+	})
+}
+
+// fate is what became of an answer.
+type fate string
+
+const (
+	written  fate = "written"
+	withheld fate = "withheld" // it was never sent
+	doubtful fate = "doubtful" // it failed on the way
+)
+
+// end tells who has to know what became of the call's answer.
+func (c *call) end(f fate) {
+	for _, after := range c.after {
+		after(f)
+	}
+}
+
+// monitorTool is below the mailbox because its lines arrive there.
+func (s *Server) monitorTool() *tool {
+	return &tool{
+		name: "monitor", title: "Watch a command",
+		description: "Run a command in the background and get its lines, in batches, through the mailbox. Ends like one of exec: stop it with its process_id.",
+		params: []param{
+			{name: "command", kind: kindString, required: true, text: "Shell text"},
+			{name: "side_effects", kind: kindStrings, required: true, text: "As for exec"},
+			{name: "cwd", kind: kindString},
+			{name: "name", kind: kindString, text: "Label"},
+			{name: "timeout_ms", kind: kindInteger, text: "Default 0: never"},
+			ownerParam,
+		},
+		output: object(map[string]any{"process_id": "string", "status": "string", "error": "string"}, "status"),
+		hints:  hints{destructive: true, openWorld: true},
+		run:    s.monitor,
+	}
+}
+
+func (s *Server) monitor(ctx context.Context, c *call) (reply, error) {
+	request := s.request(c)
+	request.Monitor, request.Yield, request.CloseStdin = true, 0, true
+	return s.launch(ctx, c, request)
+}
+
+var _ = time.Second

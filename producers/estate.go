@@ -1,0 +1,237 @@
+package producers
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"sync"
+
+	"github.com/yieldlog/yieldlog/events"
+	"github.com/yieldlog/yieldlog/events/ledger"
+)
+
+// estates is the unread mail that earlier sessions left, in the same directory.
+// Whoever tells of it holds the claim of the session that posted it meanwhile:
+// so no two processes do, and that session has one writer.
+type estates struct {
+	once sync.Once
+	done chan struct{} // closed when the ledger was looked through
+	err  error
+
+	mu sync.Mutex
+	// locks are the sessions that are claimed, and users counts the letters
+	// that each is claimed for.
+	locks  map[string]*ledger.Claim
+	users  map[string]int
+	closed bool
+}
+
+func newEstates() *estates {
+	return &estates{done: make(chan struct{}), locks: map[string]*ledger.Claim{}, users: map[string]int{}}
+}
+
+// look begins to look for earlier mail, the first time that it is called.
+func (es *estates) look(s *Session) {
+	es.once.Do(func() {
+		go func() {
+			defer close(es.done)
+			ctx, cancel := context.WithCancel(context.Background())
+			defer cancel()
+			go func() {
+				select {
+				case <-s.mail.shut:
+					cancel()
+				case <-ctx.Done():
+				}
+			}()
+			if es.err = es.adopt(ctx, s); es.err != nil && ctx.Err() == nil {
+				s.log.Warn("looking for earlier mail", "error", es.err)
+			}
+		}()
+	})
+}
+
+// wait returns once the ledger was looked through. What could not be read is
+// left for a later session.
+func (es *estates) wait(ctx context.Context, s *Session) error {
+	es.look(s)
+	select {
+	case <-es.done:
+		return nil
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	}
+}
+
+// A past is what is known of an earlier session.
+type past struct {
+	cwd   string
+	ended bool
+	lost  uint64 // the sequence of its loss, 0 if it closed
+}
+
+// adopt makes letters of the unread mail of earlier sessions of this directory.
+func (es *estates) adopt(ctx context.Context, s *Session) error {
+	sessions := map[string]past{}
+	for e, err := range s.ledger.Read(ctx, events.Filter{Class: events.ClassSession}, 1, 0) {
+		if err != nil {
+			return fmt.Errorf("reading the sessions: %w", err)
+		}
+		p := sessions[e.Session]
+		switch b := e.Body.(type) {
+		case events.Opened:
+			p.cwd = b.Cwd
+		case events.Closed:
+			p.ended = true
+		case events.Lost:
+			p.ended, p.lost = true, e.Seq
+		}
+		sessions[e.Session] = p
+	}
+	left := map[string]*letter{}
+	for e, err := range s.ledger.Read(ctx, events.Filter{Class: events.ClassMailbox}, 1, 0) {
+		if err != nil {
+			return fmt.Errorf("reading the mailboxes: %w", err)
+		}
+		switch b := e.Body.(type) {
+		case events.Posted:
+			if p := sessions[e.Session]; e.Session != s.id && p.ended && p.cwd == s.cwd {
+				left[e.Subject] = &letter{durable: true, announced: true, mail: Mail{
+					ID: e.Subject, Session: e.Session, Owner: e.Owner, Posted: b, At: e.Time, Seq: e.Seq,
+					Redelivered: offeredBefore(sessions, s.cwd, e, b),
+				}}
+			}
+		case events.Acknowledged:
+			delete(left, e.Subject)
+		}
+	}
+	s.mail.inherit(left)
+	return nil
+}
+
+// offeredBefore reports whether the record may have been offered by a session
+// that died before it could say so: its own, or one that had inherited it.
+func offeredBefore(sessions map[string]past, cwd string, e events.Event, b events.Posted) bool {
+	for id, p := range sessions {
+		if id == e.Session && b.Mail == events.MailResumed {
+			continue // who posted it found that session dead
+		}
+		if p.cwd == cwd && p.lost > e.Seq {
+			return true
+		}
+	}
+	return false
+}
+
+// inherit puts letters of earlier sessions in front of what there is.
+func (b *mailbox) inherit(left map[string]*letter) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	var first []*letter
+	for id, t := range left {
+		if b.letters[id] == nil {
+			b.letters[id] = t
+			first = append(first, t)
+		}
+	}
+	slices.SortFunc(first, func(a, b *letter) int { return int(int64(a.mail.Seq) - int64(b.mail.Seq)) })
+	b.order = append(first, b.order...)
+	b.changed()
+}
+
+// secure claims the sessions that the claim's letters are of, and takes those
+// letters out of it that another process tells of, or has told of.
+func (es *estates) secure(ctx context.Context, b *mailbox, c *Claim) {
+	kept := c.letters[:0:0]
+	var busy, gone []*letter
+	for _, t := range c.letters {
+		if t.mail.Session == b.session.id {
+			kept = append(kept, t)
+			continue
+		}
+		switch ok, err := es.secureOne(ctx, b.session, t); {
+		case err != nil:
+			busy = append(busy, t)
+		case !ok:
+			gone = append(gone, t)
+		default:
+			kept = append(kept, t)
+		}
+	}
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	c.letters = kept
+	for _, t := range busy {
+		t.held = nil
+	}
+	for _, t := range gone {
+		b.drop(t)
+	}
+}
+
+// secureOne claims the letter's session. It reports false when the letter was
+// told of meanwhile.
+func (es *estates) secureOne(ctx context.Context, s *Session, t *letter) (bool, error) {
+	id := t.mail.Session
+	es.mu.Lock()
+	defer es.mu.Unlock()
+	if es.closed {
+		return false, ErrClosed
+	}
+	if es.locks[id] == nil {
+		claim, err := s.ledger.ClaimSession(id)
+		if err != nil {
+			return false, err
+		}
+		es.locks[id] = claim
+	}
+	es.users[id]++
+	taken := events.Filter{Session: id, Class: events.ClassMailbox, ID: t.mail.ID, Kind: events.KindAcknowledged}
+	for _, err := range s.ledger.Read(ctx, taken, 1, 0) {
+		es.let(id)
+		return false, err
+	}
+	return true, nil
+}
+
+// acknowledge records that a letter of an earlier session reached its owner.
+func (es *estates) acknowledge(s *Session, m Mail, fact events.Acknowledged) error {
+	ctx, cancel := context.WithTimeout(context.Background(), recordMost)
+	defer cancel()
+	_, err := s.ledger.Append(ctx, events.Event{Session: m.Session, Owner: m.Owner, Subject: m.ID, Body: fact})
+	if err == nil || errors.Is(err, ledger.ErrExists) {
+		es.release(m.Session)
+	}
+	return err
+}
+
+// release gives up one letter's use of its session's claim.
+func (es *estates) release(session string) {
+	es.mu.Lock()
+	defer es.mu.Unlock()
+	es.let(session)
+}
+
+func (es *estates) let(session string) {
+	if es.users[session]--; es.users[session] > 0 {
+		return
+	}
+	delete(es.users, session)
+	if claim := es.locks[session]; claim != nil {
+		claim.Release()
+		delete(es.locks, session)
+	}
+}
+
+// close gives everything up.
+func (es *estates) close() {
+	es.mu.Lock()
+	defer es.mu.Unlock()
+	es.closed = true
+	for _, claim := range es.locks {
+		claim.Release()
+	}
+	clear(es.locks)
+	clear(es.users)
+}

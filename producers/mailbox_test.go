@@ -1,0 +1,501 @@
+//go:build linux
+
+package producers
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/yieldlog/yieldlog/events"
+	"github.com/yieldlog/yieldlog/events/ledger"
+)
+
+// A gate holds back, or fails, the appends of mail.
+type gate struct {
+	post func(context.Context, events.Event, func(events.Event, error)) error
+
+	mu     sync.Mutex
+	open   bool
+	fail   int // so many appends are refused
+	held   []func()
+	called map[string]int // callbacks of each record that say durable
+	asked  chan string    // each record that was handed over
+}
+
+func newGate(b *bench) *gate {
+	g := &gate{post: b.mail.append, called: map[string]int{}, asked: make(chan string, 1000)}
+	b.mail.append = g.append
+	return g
+}
+
+func (g *gate) append(ctx context.Context, e events.Event, done func(events.Event, error)) error {
+	if e.Kind() != events.KindPosted {
+		return g.post(ctx, e, done)
+	}
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	g.asked <- e.Subject
+	if g.fail > 0 {
+		g.fail--
+		go done(events.Event{}, errors.New("refused on purpose"))
+		return nil
+	}
+	send := func() {
+		_ = g.post(ctx, e, func(ev events.Event, err error) {
+			g.mu.Lock()
+			if err == nil {
+				g.called[e.Subject]++
+			}
+			g.mu.Unlock()
+			done(ev, err)
+		})
+	}
+	if g.open {
+		go send()
+	} else {
+		g.held = append(g.held, send)
+	}
+	return nil
+}
+
+// release lets everything through that is held, and that comes.
+func (g *gate) release() {
+	g.mu.Lock()
+	held := g.held
+	g.held, g.open = nil, true
+	g.mu.Unlock()
+	for _, send := range held {
+		send()
+	}
+}
+
+// collect takes what is unread, and waits for the first record.
+func (b *bench) collect(owner string) ([]Mail, *Claim) {
+	b.t.Helper()
+	list, _, claim, err := b.Collect(b.t.Context(), owner, 100, patience)
+	if err != nil {
+		b.t.Fatal(err)
+	}
+	return list, claim
+}
+
+func (b *bench) none(owner string) {
+	b.t.Helper()
+	if list, _, _, err := b.Collect(b.t.Context(), owner, 100, 0); err != nil || len(list) > 0 {
+		b.t.Fatalf("unread: %+v, %v", list, err)
+	}
+}
+
+func (b *bench) posted(id string) events.Event {
+	b.t.Helper()
+	return b.until(id, func(e events.Event) bool { return e.Kind() == events.KindPosted })
+}
+
+func (b *bench) acknowledged(id string) events.Acknowledged {
+	b.t.Helper()
+	e := b.until(id, func(e events.Event) bool { return e.Kind() == events.KindAcknowledged })
+	a, _ := e.Body.(events.Acknowledged)
+	return a
+}
+
+// count is how often the execution has an event of the kind.
+func (b *bench) count(id string, kind events.Kind) int {
+	n := 0
+	for _, e := range b.of(id) {
+		if e.Kind() == kind {
+			n++
+		}
+	}
+	return n
+}
+
+// yields runs a command that has yielded when it begins.
+func (b *bench) yields(command string, change ...func(*Request)) string {
+	b.t.Helper()
+	id := b.background("read x; "+command, change...)
+	b.end(id)
+	return id
+}
+
+// end lets a command that reads go on.
+func (b *bench) end(id string) {
+	b.t.Helper()
+	b.Session.mu.Lock()
+	e := b.executions[id]
+	b.Session.mu.Unlock()
+	if err := b.Write(b.t.Context(), e.owner, id, Input{Close: true}); err != nil {
+		b.t.Fatal(err)
+	}
+}
+
+// settles waits until the execution has ended, without observing it.
+func (b *bench) settles(id string) {
+	b.t.Helper()
+	b.until(id, func(e events.Event) bool { return e.Kind() == events.KindSettled })
+	e, err := b.find("", id)
+	if err == nil {
+		<-e.done
+	}
+}
+
+func TestM28_ForegroundCompletionLeavesNoMail(t *testing.T) {
+	b := newBench(t)
+	n := b.run(request("echo hi"))
+	b.none("")
+	if b.count(n.id, events.KindPosted) != 0 {
+		t.Error("a completion that answered its own call was posted")
+	}
+}
+
+func TestM30_CompletionReachesTheMailboxOnce(t *testing.T) {
+	b := newBench(t)
+	g := newGate(b)
+	g.release()
+	id := b.yields("echo hi; exit 3", func(r *Request) { r.Name = "Run tests" })
+	list, claim := b.collect("")
+	claim.Delivered()
+	claim.Restore(true) // too late: nothing happens
+	if len(list) != 1 || list[0].ID != id || list[0].Execution != id || list[0].To != 3 || list[0].Redelivered ||
+		list[0].Notice != `● Background command "Run tests" failed (exit code 3)` {
+		t.Errorf("got %+v", list)
+	}
+	if a := b.acknowledged(id); a.By != "mailbox" || a.Redelivered || a.Offered.IsZero() {
+		t.Errorf("acknowledged: %+v", a)
+	}
+	b.none("")
+	if g.called[id] != 1 || b.count(id, events.KindPosted) != 1 {
+		t.Errorf("%d callbacks, %d records", g.called[id], b.count(id, events.KindPosted))
+	}
+}
+
+func TestM32_CleanupSparesWhatIsPending(t *testing.T) {
+	b := newBench(t)
+	g := newGate(b)
+	id := b.yields("true")
+	b.settles(id)
+	<-g.asked
+	if n, err := b.Cleanup(t.Context(), "", 0, 0); n != 0 || err != nil {
+		t.Errorf("removed %d, %v", n, err)
+	}
+	g.release()
+	b.posted(id)
+	list, claim := b.collect("")
+	claim.Delivered()
+	if n, err := b.Cleanup(t.Context(), "", 0, 0); n != 1 || err != nil || len(list) != 1 {
+		t.Errorf("removed %d, %v; unread were %+v", n, err, list)
+	}
+}
+
+func TestM33_PollDoesNotClaimWhatIsPending(t *testing.T) {
+	b := newBench(t)
+	g := newGate(b)
+	id := b.yields("echo hi")
+	b.settles(id)
+	<-g.asked
+	res, err := b.Wait(t.Context(), "", id, patience)
+	if err != nil || res.Outcome != Settled || res.Claim != nil {
+		t.Fatalf("the poll: %+v, %v", res, err)
+	}
+	if c := b.Observed("", id, "read"); c != nil {
+		t.Fatal("a read claimed what is pending")
+	}
+	b.none("")
+	g.release()
+	list, claim := b.collect("")
+	claim.Delivered()
+	if b.acknowledged(id); len(list) != 1 || list[0].Redelivered {
+		t.Errorf("delivered: %+v", list)
+	}
+}
+
+func TestM35_DeliveryIsInOrder(t *testing.T) {
+	b := newBench(t)
+	heard := make(chan Mail, 1)
+	defer b.Mailed(func(m Mail) { heard <- m })()
+	id := b.yields("true")
+	if m := <-heard; m.ID != id || m.Seq == 0 {
+		t.Errorf("told of %+v", m)
+	}
+	_, claim := b.collect("")
+	claim.Delivered()
+	b.acknowledged(id)
+	var kinds []events.Kind
+	for _, e := range b.of(id) {
+		if k := e.Kind(); k == events.KindSettled || e.Class() == events.ClassMailbox {
+			kinds = append(kinds, k)
+		}
+	}
+	if fmt.Sprint(kinds) != "[settled posted acknowledged]" {
+		t.Errorf("in the order %v", kinds)
+	}
+}
+
+func TestM36_FailureRestoresTheRecord(t *testing.T) {
+	b := newBench(t)
+	g := newGate(b)
+	g.fail = 1
+	g.release()
+	id := b.yields("true")
+	if first, second := <-g.asked, <-g.asked; first != id || second != id {
+		t.Errorf("handed over: %s, then %s", first, second)
+	}
+	list, claim := b.collect("")
+	if len(list) != 1 || b.count(id, events.KindPosted) != 1 {
+		t.Errorf("unread: %+v", list)
+	}
+	claim.Restore(false) // its answer was not written
+	again, claim := b.collect("")
+	claim.Restore(true) // it may have been, in part
+	third, claim := b.collect("")
+	claim.Delivered()
+	if again[0].Redelivered || !third[0].Redelivered || !b.acknowledged(id).Redelivered {
+		t.Errorf("redelivered: %v, then %v", again[0].Redelivered, third[0].Redelivered)
+	}
+}
+
+func TestM38_AnsweredOwnerGetsItsCompletionsTogether(t *testing.T) {
+	b := newBench(t)
+	first := b.background("read x", func(r *Request) { r.Owner = "/root/a" })
+	last := b.background("read x", func(r *Request) { r.Owner = "/root/a" })
+	b.Answered("/root/a")
+	b.end(first)
+	b.posted(first)
+	b.none("/root/a")
+	b.end(last)
+	b.posted(last)
+	e, err := b.find("/root/a", last)
+	if err != nil {
+		t.Fatal(err)
+	}
+	<-e.done
+	b.over.Wait()
+	list, claim := b.collect("/root/a")
+	claim.Delivered()
+	if len(list) != 2 || list[0].ID != first || list[1].ID != last {
+		t.Errorf("delivered: %+v", list)
+	}
+}
+
+func TestM43_TeardownMakesLateAcknowledgementsInert(t *testing.T) {
+	b := newBench(t)
+	g := newGate(b)
+	told := b.yields("true")
+	b.settles(told)
+	<-g.asked
+	ctx, cancel := context.WithTimeout(t.Context(), patience)
+	defer cancel()
+	if err := b.Close(ctx, "test"); err != nil {
+		t.Fatal(err)
+	}
+	heard := false
+	b.Mailed(func(Mail) { heard = true })
+	g.mu.Lock()
+	send := g.held[0]
+	g.mu.Unlock()
+	send() // the ledger would take it; the session has ended
+	b.posted(told)
+	b.mail.mu.Lock()
+	durable := b.mail.letters[told].durable
+	b.mail.mu.Unlock()
+	if durable || heard {
+		t.Error("a late acknowledgement had an effect")
+	}
+}
+
+func TestM77_ReadResultIsNotDeliveredAgain(t *testing.T) {
+	b := newBench(t)
+	id := b.yields("echo hi")
+	b.posted(id)
+	b.settles(id)
+	var claim *Claim
+	for claim == nil { // the callback follows the event
+		claim = b.Observed("", id, "read")
+	}
+	if b.Observed("/root/other", id, "read") != nil || b.Observed("", id, "read") != nil {
+		t.Error("claimed twice")
+	}
+	b.none("")
+	claim.Delivered()
+	if a := b.acknowledged(id); a.By != "read" {
+		t.Errorf("acknowledged: %+v", a)
+	}
+}
+
+func TestM118_RepeatedPollsAreIdempotent(t *testing.T) {
+	b := newBench(t)
+	id := b.yields("echo hi")
+	for range 10 {
+		res, err := b.Wait(t.Context(), "", id, patience)
+		if err != nil || res.Outcome != Settled {
+			t.Fatalf("%+v, %v", res, err)
+		}
+		res.Claim.Delivered()
+	}
+	if n := b.count(id, events.KindSettled); n != 1 {
+		t.Errorf("%d settlements", n)
+	}
+}
+
+func TestM127_EndingAnOwnerKeepsItsRecords(t *testing.T) {
+	b := newBench(t)
+	mine := b.yields("true", func(r *Request) { r.Owner = "/root/a" })
+	b.posted(mine)
+	stopped := b.background("sleep 600", func(r *Request) { r.Owner = "/root/a" })
+	other := b.background("sleep 600")
+	ids, err := b.StopOwner(t.Context(), "/root/a")
+	if err != nil || len(ids) != 1 || ids[0] != stopped {
+		t.Fatalf("stopped %v, %v", ids, err)
+	}
+	b.posted(stopped)
+	var list []Mail
+	for len(list) < 2 {
+		more, claim := b.collect("/root/a")
+		claim.Delivered()
+		list = append(list, more...)
+	}
+	if list[0].ID != mine || !list[0].Unasked || list[1].ID != stopped || list[1].Unasked {
+		t.Errorf("kept: %+v", list)
+	}
+	if e, err := b.find("", other); err != nil || e.isOver() {
+		t.Error("another owner's execution ended, too")
+	}
+}
+
+func TestM142_WaitingObserverWins(t *testing.T) {
+	b := newBench(t)
+	id := b.background("read x")
+	results := make(chan Result)
+	go func() {
+		res, _ := b.Wait(context.Background(), "", id, patience)
+		results <- res
+	}()
+	for watching := 0; watching == 0; {
+		b.mail.mu.Lock()
+		watching = len(b.mail.watching[id])
+		b.mail.mu.Unlock()
+	}
+	b.end(id)
+	res := <-results
+	if res.Claim == nil {
+		t.Fatal("the waiting observer did not win")
+	}
+	b.none("")
+	b.posted(id)
+	b.none("")
+	res.Claim.Delivered()
+	if a := b.acknowledged(id); a.By != "wait" {
+		t.Errorf("acknowledged: %+v", a)
+	}
+	b.none("")
+}
+
+func TestM143_RejectedDeliveryLeavesTheHandle(t *testing.T) {
+	b := newBench(t)
+	g := newGate(b)
+	g.fail = 3
+	id := b.yields("echo hi")
+	b.settles(id)
+	<-g.asked
+	if res, err := b.Wait(t.Context(), "", id, patience); err != nil || res.Outcome != Settled {
+		t.Errorf("%+v, %v", res, err)
+	}
+	g.release()
+	_, claim := b.collect("")
+	claim.Delivered()
+	b.acknowledged(id)
+}
+
+func TestM87_ProducerDoesNotWaitForTheMail(t *testing.T) {
+	b := newBench(t)
+	g := newGate(b)
+	for range 20 { // none of them is acknowledged
+		b.settles(b.yields("true"))
+	}
+	b.run(request("true"))
+	g.release()
+	for got := 0; got < 20; {
+		list, claim := b.collect("")
+		claim.Delivered()
+		got += len(list)
+	}
+}
+
+func TestM144_LostExecutionsAreListed(t *testing.T) {
+	dir := t.TempDir()
+	v := newVictim(t, dir)
+	lost := v.run("echo here; sleep " + marker())
+	v.kill()
+	for range 2 { // it stays until it was told of
+		b := newBenchIn(t, dir)
+		list, claim := b.collect("")
+		if len(list) != 1 || list[0].Mail != events.MailResumed || list[0].Session != v.session ||
+			fmt.Sprint(list[0].Executions) != fmt.Sprint([]string{lost}) || list[0].Redelivered {
+			t.Fatalf("the mail: %+v", list)
+		}
+		claim.Restore(false)
+		closeBench(t, b)
+	}
+	b := newBenchIn(t, dir)
+	_, claim := b.collect("")
+	claim.Delivered()
+	closeBench(t, b)
+	last := newBenchIn(t, dir)
+	last.none("")
+	n := 0
+	for e, err := range last.ledger.Read(t.Context(), events.Filter{Class: events.ClassMailbox}, 1, 0) {
+		if err != nil {
+			t.Fatal(err)
+		}
+		if n++; e.Session != v.session {
+			t.Errorf("%s of session %s", e.Kind(), e.Session)
+		}
+	}
+	if n != 2 {
+		t.Errorf("%d mailbox events", n)
+	}
+}
+
+func closeBench(t *testing.T, b *bench) {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), patience)
+	defer cancel()
+	if err := errors.Join(b.Close(ctx, "test"), b.ledger.Close()); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// What a session leaves is told of by one process at a time.
+func TestEarlierMailIsToldOfOnce(t *testing.T) {
+	dir := t.TempDir()
+	first := newBenchIn(t, dir)
+	id := first.yields("true")
+	first.posted(id)
+	closeBench(t, first)
+	b := newBenchIn(t, dir)
+	list, claim := b.collect("")
+	if len(list) != 1 || list[0].ID != id || list[0].Session != first.ID() || list[0].Redelivered {
+		t.Fatalf("left: %+v", list)
+	}
+	l, err := ledger.Open(t.Context(), ledger.Options{Dir: dir})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = l.Close() }()
+	other, err := OpenSession(t.Context(), l, DefaultConfig(), events.Opened{Program: "test"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = other.Close(context.Background(), "test") }()
+	if list, _, _, err := other.Collect(t.Context(), "", 10, 0); len(list) > 0 || err != nil {
+		t.Errorf("told of twice: %+v, %v", list, err)
+	}
+	claim.Delivered()
+	b.acknowledged(id)
+	if list, _, _, err := other.Collect(t.Context(), "", 10, 10*time.Millisecond); len(list) > 0 || err != nil {
+		t.Errorf("told of again: %+v, %v", list, err)
+	}
+}
