@@ -18,7 +18,19 @@ type Session interface {
 	Wait(ctx context.Context, owner, execution string, d time.Duration) (producers.Result, error)
 	Write(ctx context.Context, owner, execution string, in producers.Input) error
 	Stop(ctx context.Context, owner, execution string, o producers.StopOptions) (producers.StopResult, error)
+	StopOwner(ctx context.Context, owner string) (stopped []string, err error)
 	Cleanup(ctx context.Context, owner string, completedOlder, stoppedOlder time.Duration) (removed int, err error)
+	Mail
+}
+
+// Mail is a session's mailboxes.
+type Mail interface {
+	Unread(owner string) []producers.Mail
+	Collect(ctx context.Context, owner string, most int, d time.Duration) (list []producers.Mail, more int, claim *producers.Claim, err error)
+	Observed(owner, execution, by string) *producers.Claim
+	Shown(owner, execution string, from, to int64)
+	Answered(owner string)
+	Mailed(fn func(producers.Mail)) (remove func())
 }
 
 // Facts are what answers are made of; *[replay.Engine] drives them.

@@ -10,7 +10,7 @@ import (
 	"github.com/yieldlog/yieldlog/replay"
 )
 
-const execDescription = `Run a shell command. It answers when the command ends, or after yield_ms with status "backgrounded" and a process_id for wait, read, write and stop.
+const execDescription = `Run a shell command. It answers when the command ends, or after yield_ms with status "backgrounded" and a process_id for wait, read, write and stop; its end then also reaches your mailbox, once.
 
 Declare every side effect. Examples:
 - look only (ls, git status, tests that write nothing): ["NONE"], never with others
@@ -55,11 +55,16 @@ func (s *Server) exec(ctx context.Context, c *call) (reply, error) {
 	if strings.TrimSpace(c.args.text("command")) == "" {
 		return reply{}, refuse("command is empty")
 	}
-	request := s.request(c)
+	return s.launch(ctx, c, s.request(c))
+}
+
+// launch runs the command of exec and monitor.
+func (s *Server) launch(ctx context.Context, c *call, request producers.Request) (reply, error) {
 	progress := s.startProgress(ctx, c)
 	request.Started = progress.of
 	result, err := s.opts.Session.Exec(ctx, request)
 	progress.end()
+	c.claimed(result.Claim)
 	if err != nil {
 		return reply{}, fmt.Errorf("running the command: %w", err)
 	}
@@ -77,7 +82,10 @@ func (s *Server) exec(ctx context.Context, c *call) (reply, error) {
 	if result.Outcome != producers.Settled {
 		o.Status, o.Message = "backgrounded", background(result)
 	}
-	return s.observe(ctx, p, o, replay.PageRequest{HeadTail: true, Limit: c.args.limit()})
+	if request.Monitor {
+		return answer(monitored{result.Execution, o.Status, "Its lines reach your mailbox, and at last its end."}), nil
+	}
+	return s.observe(ctx, c, p, o, replay.PageRequest{HeadTail: true, Limit: c.args.limit()})
 }
 
 // maxCommandEcho bounds the command in an answer: it only tells parallel calls apart.
@@ -85,9 +93,9 @@ const maxCommandEcho = 200
 
 func background(r producers.Result) string {
 	if r.Outcome == producers.Queued {
-		return "The command waits in the background for its turn behind other commands. Use wait with its process_id."
+		return "The command waits in the background for its turn behind other commands. Use wait with its process_id, or read the mailbox later."
 	}
-	return "The command goes on in the background. Use wait, read, write or stop with its process_id."
+	return "The command goes on in the background. Use wait, read, write or stop with its process_id; its end also reaches your mailbox."
 }
 
 // refused answers for a command that never started.

@@ -9,6 +9,7 @@ import (
 	"net/http"
 	"net/url"
 	"strings"
+	"sync"
 	"time"
 
 	mcpgoserver "github.com/mark3labs/mcp-go/server"
@@ -65,7 +66,7 @@ func (s *Server) transport() *mcpgoserver.StreamableHTTPServer {
 // token: no web page, whatever its origin or the name it was reached by.
 func guard(mcp http.Handler, token string) http.Handler {
 	mux := http.NewServeMux()
-	mux.Handle("/mcp", mcp)
+	mux.Handle("/mcp", deliver(mcp))
 	crossOrigin := http.NewCrossOriginProtection().Handler(mux)
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		switch {
@@ -81,6 +82,44 @@ func guard(mcp http.Handler, token string) http.Handler {
 			crossOrigin.ServeHTTP(w, r)
 		}
 	})
+}
+
+// answers are what an HTTP response carries.
+type answers struct {
+	mu      sync.Mutex
+	replies []reply
+}
+
+type answersKey struct{}
+
+// deliver tells the makers of answers whether they were written, once the
+// response was.
+func deliver(next http.Handler) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		a := &answers{}
+		next.ServeHTTP(w, r.WithContext(context.WithValue(r.Context(), answersKey{}, a)))
+		a.mu.Lock()
+		defer a.mu.Unlock()
+		if len(a.replies) == 0 {
+			return
+		}
+		written := r.Context().Err() == nil && http.NewResponseController(w).Flush() == nil
+		for _, r := range a.replies {
+			r.finish(written)
+		}
+	})
+}
+
+// finishWithResponse finishes the reply with the response that carries it.
+func finishWithResponse(ctx context.Context, r reply) {
+	a, ok := ctx.Value(answersKey{}).(*answers)
+	if !ok {
+		r.finish(ctx.Err() == nil)
+		return
+	}
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	a.replies = append(a.replies, r)
 }
 
 // localName reports whether the name is this machine's loopback, so that no

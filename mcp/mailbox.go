@@ -5,7 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"time"
+	"strings"
 
 	"github.com/yieldlog/yieldlog/events"
 	"github.com/yieldlog/yieldlog/producers"
@@ -25,13 +25,13 @@ const (
 func (s *Server) mailboxTool() *tool {
 	return &tool{
 		name: "mailbox", title: "Read your mail",
-		description: "Unread completions of commands that went on in the background, and lines of monitors, each once. With timeout_ms (at most 55000) it waits for the first.",
+		description: "Unread completions of background commands, and lines of monitors, each once. timeout_ms (at most 55000) waits for the first.",
 		params: []param{
-			{name: "timeout_ms", kind: kindInteger, def: 0},
-			{name: "answered", kind: kindBoolean, text: "You have given your answer: hold completions back until your last command ends"},
+			{name: "timeout_ms", kind: kindInteger},
+			{name: "answered", kind: kindBoolean, text: "Your answer is given: hold completions until your last command ends"},
 			ownerParam,
 		},
-		output: object(map[string]any{"records": schema{"type": "array", "items": schema{"type": "object"}}, "more": "integer"}, "records"),
+		output: object(map[string]any{"records": "array", "more": "integer"}),
 		hints:  hints{idempotent: true},
 		run:    s.mailbox,
 	}
@@ -103,7 +103,7 @@ func (s *Server) mailbox(ctx context.Context, c *call) (reply, error) {
 func (s *Server) open(ctx context.Context, m producers.Mail) (letter, error) {
 	l := letter{
 		Kind: m.Mail, ProcessID: m.Execution, Notice: m.Notice, PostedAt: stamp(m.At), Redelivered: m.Redelivered,
-		FromSeq: m.From, ToSeq: m.To, Count: m.Count,
+		FromSeq: seq(m.From), ToSeq: seq(m.To), Count: m.Count,
 	}
 	if m.Session != s.opts.Session.ID() {
 		l.Session = m.Session
@@ -147,7 +147,7 @@ func (s *Server) preview(ctx context.Context, m producers.Mail, l *letter) error
 	}
 	l.Stdout, l.Stderr, l.TTY = text(page.Stdout), text(page.Stderr), text(page.TTY)
 	if page.OmittedTo > page.OmittedFrom {
-		l.Omitted = &omitted{page.OmittedFrom, page.OmittedTo, page.OmittedBytes}
+		l.Omitted = &omitted{seq(page.OmittedFrom), seq(page.OmittedTo), page.OmittedBytes}
 	}
 	return nil
 }
@@ -157,13 +157,8 @@ func text(b []byte) string { return string(bytes.ToValidUTF8(b, []byte("\uFFFD")
 // recall is the facts of an execution that mail is about.
 func (s *Server) recall(ctx context.Context, m producers.Mail, execution string) (p projections.Process, err error) {
 	if m.Session != s.opts.Session.ID() {
-		if s.opts.Earlier == nil {
-			return p, nil
-		}
-		if p, err = s.opts.Earlier(ctx, m.Session, execution); err != nil {
-			return p, fmt.Errorf("reading the facts of %s: %w", execution, err)
-		}
-		return p, nil
+		p, _, err = s.legacy.execution(ctx, m.Owner, execution)
+		return p, err
 	}
 	if err := s.opts.Facts.WaitFor(ctx, m.Seq); err != nil {
 		return p, fmt.Errorf("waiting for event %d: %w", m.Seq, err)
@@ -211,28 +206,21 @@ func (c *call) claimed(claim *producers.Claim) {
 	if claim == nil {
 		return
 	}
-	c.after = append(c.after, func(f fate) {
-		if f == written {
+	c.after = append(c.after, func(written bool) {
+		if written {
 			claim.Delivered()
 		} else {
-			claim.Restore(f == doubtful)
+			claim.Restore(true)
 		}
 	})
 }
 
-// fate is what became of an answer.
-type fate string
-
-const (
-	written  fate = "written"
-	withheld fate = "withheld" // it was never sent
-	doubtful fate = "doubtful" // it failed on the way
-)
-
-// end tells who has to know what became of the call's answer.
-func (c *call) end(f fate) {
-	for _, after := range c.after {
-		after(f)
+// end tells who has to know whether the call's answer was written, once.
+func (c *call) end(written bool) {
+	after := c.after
+	c.after = nil
+	for _, f := range after {
+		f(written)
 	}
 }
 
@@ -240,25 +228,33 @@ func (c *call) end(f fate) {
 func (s *Server) monitorTool() *tool {
 	return &tool{
 		name: "monitor", title: "Watch a command",
-		description: "Run a command in the background and get its lines, in batches, through the mailbox. Ends like one of exec: stop it with its process_id.",
+		description: "Run a command in the background and get its lines in your mailbox, in batches.",
 		params: []param{
 			{name: "command", kind: kindString, required: true, text: "Shell text"},
 			{name: "side_effects", kind: kindStrings, required: true, text: "As for exec"},
 			{name: "cwd", kind: kindString},
 			{name: "name", kind: kindString, text: "Label"},
-			{name: "timeout_ms", kind: kindInteger, text: "Default 0: never"},
+			{name: "timeout_ms", kind: kindInteger, text: "As for exec"},
 			ownerParam,
 		},
-		output: object(map[string]any{"process_id": "string", "status": "string", "error": "string"}, "status"),
+		output: object(map[string]any{"process_id": "string", "status": "string"}),
 		hints:  hints{destructive: true, openWorld: true},
 		run:    s.monitor,
 	}
 }
 
+// monitored is the answer of monitor.
+type monitored struct {
+	ProcessID string `json:"process_id"`
+	Status    string `json:"status"`
+	Message   string `json:"message"`
+}
+
 func (s *Server) monitor(ctx context.Context, c *call) (reply, error) {
+	if strings.TrimSpace(c.args.text("command")) == "" {
+		return reply{}, refuse("command is empty")
+	}
 	request := s.request(c)
 	request.Monitor, request.Yield, request.CloseStdin = true, 0, true
 	return s.launch(ctx, c, request)
 }
-
-var _ = time.Second

@@ -60,30 +60,57 @@ type omitted struct {
 
 // observe answers with the facts of p and the page of its output. Where both
 // forms of the answer together are too long for the clients, the page shrinks.
-func (s *Server) observe(ctx context.Context, p projections.Process, o observation, r replay.PageRequest) (reply, error) {
+func (s *Server) observe(ctx context.Context, c *call, p projections.Process, o observation, r replay.PageRequest) (reply, error) {
 	r.Limit = s.outputLimit(r.Limit)
 	r = r.Of(p)
 	r.From = min(r.From, r.End)
 	o.facts(p, time.Now())
+	s.observed(c, p)
 	budget := max(inlineBudget, s.opts.MaxOutputBytes*9/4)
-	structured, err := s.fit(ctx, p, o, r, budget)
+	structured, shown, err := s.fit(ctx, p, o, r, budget)
 	if err != nil {
 		return reply{}, err
 	}
 	out := reply{structured: structured, text: string(structured)}
 	rest := budget - len(structured)
 	if len(encode(out.text)) <= rest {
+		s.shown(c, p, shown, r)
 		return out, nil
 	}
 	rest = max(rest, leastText)
 	r.Limit = min(r.Limit, rest/2)
 	// Quoting the text again takes about a twentieth, or more where there are many escapes.
-	text, err := s.fit(ctx, p, o, r, rest*19/20)
+	text, shown, err := s.fit(ctx, p, o, r, rest*19/20)
 	if err != nil {
 		return reply{}, err
 	}
 	out.text = string(text)
+	s.shown(c, p, shown, r)
 	return out, nil
+}
+
+// observed claims the end of an execution that the answer shows, unless
+// somebody has it.
+func (s *Server) observed(c *call, p projections.Process) {
+	if p.Settled != nil && p.Yielded {
+		c.claimed(s.opts.Session.Observed(p.Owner, p.Execution, c.tool))
+	}
+}
+
+// shown remembers, once the answer was sent, what it showed of the output.
+func (s *Server) shown(c *call, p projections.Process, page replay.Page, r replay.PageRequest) {
+	end := page.Next
+	if page.OmittedTo > page.OmittedFrom {
+		end = page.OmittedFrom
+	}
+	if len(r.Streams) > 0 || r.TailLines > 0 || end <= page.Start {
+		return
+	}
+	c.after = append(c.after, func(written bool) {
+		if written {
+			s.opts.Session.Shown(p.Owner, p.Execution, page.Start, end)
+		}
+	})
 }
 
 const (
@@ -96,20 +123,20 @@ const (
 )
 
 // fit encodes the observation with as much output as keeps it within budget.
-func (s *Server) fit(ctx context.Context, p projections.Process, o observation, r replay.PageRequest, budget int) ([]byte, error) {
+func (s *Server) fit(ctx context.Context, p projections.Process, o observation, r replay.PageRequest, budget int) ([]byte, replay.Page, error) {
 	for {
 		var page replay.Page
 		if p.Offset > 0 { // Most quick commands say nothing.
 			var err error
 			if page, err = s.opts.Pages(ctx, p.Session, p.Execution, r); err != nil {
-				return nil, fmt.Errorf("reading the output of %s: %w", p.Execution, err)
+				return nil, page, fmt.Errorf("reading the output of %s: %w", p.Execution, err)
 			}
 		}
 		shown := o
 		shown.page(page, r.Streams, p.Requested.TTY != nil)
 		b := encode(shown)
 		if len(b) <= budget || r.Limit <= leastOutput {
-			return b, nil
+			return b, page, nil
 		}
 		// Escapes decide how much a byte of output takes; ask for what fits.
 		r.Limit = max(leastOutput, min(r.Limit*budget/len(b)*9/10, r.Limit*9/10))
@@ -121,7 +148,7 @@ func (s *Server) fit(ctx context.Context, p projections.Process, o observation, 
 const screenBytes = 256 << 10
 
 // screen answers with what the command's terminal shows now.
-func (s *Server) screen(ctx context.Context, p projections.Process) (reply, error) {
+func (s *Server) screen(ctx context.Context, c *call, p projections.Process) (reply, error) {
 	page, err := s.opts.Pages(ctx, p.Session, p.Execution, replay.PageRequest{
 		Newest: true, Limit: screenBytes, Streams: []events.Kind{events.KindTTY},
 	}.Of(p))
@@ -129,6 +156,7 @@ func (s *Server) screen(ctx context.Context, p projections.Process) (reply, erro
 		return reply{}, fmt.Errorf("reading the terminal of %s: %w", p.Execution, err)
 	}
 	var o observation
+	s.observed(c, p)
 	o.facts(p, time.Now())
 	o.page(page, []events.Kind{events.KindTTY}, true)
 	*o.TTY = replay.Screen(page.TTY, *p.Requested.TTY)
@@ -212,15 +240,25 @@ func selected(streams []events.Kind, stream events.Kind) bool {
 	return len(streams) == 0
 }
 
-// observationSchema is the output schema of exec, read and wait.
+// observationSchema is the output schema of exec.
 func observationSchema(required ...string) schema {
+	s := briefSchema(required...)
+	for name, t := range map[string]string{
+		"state": "string", "command": "string", "tty": "string", "termination": "string", "outcome": "string", "duration_ms": "integer",
+		"omitted": "object", "cut_off": "boolean", "descendants": "array", "message": "string",
+	} {
+		s["properties"].(schema)[name] = schema{"type": t}
+	}
+	return s
+}
+
+// briefSchema is that of read and wait, which answer with the same fields: the
+// list of tools stays small.
+func briefSchema(required ...string) schema {
 	return object(map[string]any{
-		"process_id": "string", "status": "string", "state": "string", "command": "string",
+		"process_id": "string", "status": "string",
 		"pid": orNull("integer"), "exit_code": orNull("integer"), "signal": orNull("string"),
-		"outcome": "string", "termination": "string", "duration_ms": "integer",
-		"stdout": "string", "stderr": "string", "tty": "string", "truncated": "boolean",
-		"start_seq": "integer", "next_seq": "integer", "latest_seq": "integer",
-		"omitted": "object", "cut_off": "boolean", "descendants": "array",
-		"message": "string", "error": "string",
+		"stdout": "string", "stderr": "string", "truncated": "boolean",
+		"start_seq": "integer", "next_seq": "integer", "latest_seq": "integer", "error": "string",
 	}, required...)
 }

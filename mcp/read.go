@@ -21,7 +21,7 @@ func (s *Server) readTool() *tool {
 			{name: "rendered", kind: kindBoolean, text: "As seen: escapes dropped, overwritten lines once; of a tty its screen"},
 			ownerParam,
 		},
-		output: observationSchema("process_id"),
+		output: briefSchema("process_id"),
 		hints:  hints{readOnly: true, idempotent: true},
 		run:    s.read,
 	}
@@ -43,9 +43,9 @@ func (s *Server) read(ctx context.Context, c *call) (reply, error) {
 	}
 	rendered := c.args.flag("rendered", false)
 	if rendered && p.Requested.TTY != nil && p.Offset > 0 {
-		return s.screen(ctx, p)
+		return s.screen(ctx, c, p)
 	}
-	return s.observe(ctx, p, observation{rendered: rendered}, replay.PageRequest{
+	return s.observe(ctx, c, p, observation{rendered: rendered}, replay.PageRequest{
 		From:      offset(c.args.integer("since_seq", 0)),
 		Newest:    !c.args.has("since_seq"),
 		Limit:     c.args.limit(),

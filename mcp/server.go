@@ -27,6 +27,7 @@ type Server struct {
 	// protocol answers everything but tool calls over stdio.
 	protocol *mcpgoserver.MCPServer
 	legacy   legacy
+	wakes    *wakes
 }
 
 // Options says what a server works with.
@@ -63,6 +64,9 @@ func New(o Options) *Server {
 	}
 	s := newServer(o)
 	s.add(s.allTools()...)
+	if o.Session != nil {
+		o.Session.Mailed(s.wakes.mailed)
+	}
 	s.addResources()
 	return s
 }
@@ -73,6 +77,7 @@ func newServer(o Options) *Server {
 		o.Logger = slog.New(slog.DiscardHandler)
 	}
 	s := &Server{opts: o, log: o.Logger, tools: map[string]*tool{}}
+	s.wakes = &wakes{server: s, peers: map[*peer]bool{}, due: map[string]bool{}}
 	s.legacy = legacy{earlier: o.Earlier, forgotten: map[string]bool{}}
 	s.protocol = mcpgoserver.NewMCPServer("yieldlog", o.Version,
 		mcpgoserver.WithTitle("yieldlog"),
@@ -80,6 +85,7 @@ func newServer(o Options) *Server {
 		mcpgoserver.WithToolCapabilities(false),
 		mcpgoserver.WithResourceCapabilities(true, false),
 		mcpgoserver.WithLogging(),
+		mcpgoserver.WithExperimental(map[string]any{channelCapability: struct{}{}}),
 		mcpgoserver.WithRecovery(),
 	)
 	return s
@@ -149,16 +155,28 @@ func (s *Server) call(ctx context.Context, t *tool, c *call, raw json.RawMessage
 		if p := recover(); p != nil {
 			s.log.Error("tool panicked", "tool", t.name, "panic", p, "stack", string(debug.Stack()))
 			err = fmt.Errorf("internal error: %v", p)
+			c.end(false)
 		}
 	}()
+	c.tool = t.name
 	c.args, err = decodeArguments(t.params, raw)
 	if err != nil {
 		return t.failure(err.Error(), raw), nil
 	}
+	defer func() {
+		if err != nil {
+			c.end(false)
+		}
+		r.done = c.end
+	}()
+	s.wakes.begin(c)
 	r, err = t.run(ctx, c)
 	var refused *refusal
 	if errors.As(err, &refused) {
-		return t.failure(refused.text, raw), nil
+		r, err = t.failure(refused.text, raw), nil
+	}
+	if err == nil && t.name != "mailbox" {
+		r = s.withUnread(r, c.args.owner())
 	}
 	return r, err
 }
@@ -193,7 +211,7 @@ func (s *Server) adapt(t *tool) mcpgoserver.ToolHandlerFunc {
 		}
 		result := mcpgo.NewToolResultText(r.text)
 		result.StructuredContent, result.IsError = r.structured, r.isError
-		r.finish(ctx.Err() == nil) // As good as it gets: the transport does not tell.
+		finishWithResponse(ctx, r)
 		return result, nil
 	}
 }

@@ -58,6 +58,8 @@ func (s *Server) ServeStdio(ctx context.Context, in io.Reader, out io.Writer) er
 	}
 	defer leave()
 	defer s.opts.Feed.watch(c.peer)()
+	s.wakes.join(c.peer)
+	defer s.wakes.leave(c.peer)
 
 	read := make(chan error, 1)
 	go func() { read <- c.readAll(ctx, in) }()
@@ -71,6 +73,7 @@ func (s *Server) ServeStdio(ctx context.Context, in io.Reader, out io.Writer) er
 	case err = <-read:
 	case <-ctx.Done():
 	}
+	s.wakes.leave(c.peer)
 	c.drain(ctx, cancel)
 	c.out.close()
 	select {

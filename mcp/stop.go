@@ -18,9 +18,9 @@ const (
 func (s *Server) stopTool() *tool {
 	return &tool{
 		name: "stop", title: "Stop a command",
-		description: "Send a signal to a command and everything it started; what is left after force_after_ms is killed. Its output stays readable.",
+		description: "Signal a command and everything it started; what is left after force_after_ms is killed.",
 		params: []param{
-			processIDParam,
+			{name: "process_id", kind: kindString, text: "Handle; without it, all of owner is stopped"},
 			{name: "signal", kind: kindString, def: defaultSignal, text: "Such as SIGINT or SIGKILL"},
 			{name: "force_after_ms", kind: kindInteger, def: defaultForce.Milliseconds()},
 			ownerParam,
@@ -28,7 +28,7 @@ func (s *Server) stopTool() *tool {
 		output: object(map[string]any{
 			"process_id": "string", "stopped": "boolean", "signal": orNull("string"), "status": "string",
 			"exit_code": orNull("integer"), "outcome": "string", "termination": "string", "next_seq": "integer", "error": "string",
-		}, "process_id"),
+		}),
 		hints: hints{destructive: true, idempotent: true},
 		run:   s.stop,
 	}
@@ -49,6 +49,12 @@ type stopped struct {
 
 func (s *Server) stop(ctx context.Context, c *call) (reply, error) {
 	id, owner := c.args.text("process_id"), c.args.owner()
+	if !c.args.has("process_id") {
+		if !c.args.has("owner") {
+			return reply{}, refuse("process_id is required: %s", processIDParam.text)
+		}
+		return s.stopOwner(ctx, owner)
+	}
 	signal := c.args.text("signal")
 	if signal == "" {
 		signal = defaultSignal
@@ -57,6 +63,7 @@ func (s *Server) stop(ctx context.Context, c *call) (reply, error) {
 		// 0 kills at once, which to a session is the default.
 		Signal: signal, ForceAfter: max(time.Nanosecond, c.args.millis("force_after_ms", defaultForce)),
 	})
+	c.claimed(result.Claim)
 	if err != nil && ctx.Err() != nil {
 		return reply{}, fmt.Errorf("stopping: %w", err)
 	}
@@ -80,4 +87,16 @@ func (s *Server) stop(ctx context.Context, c *call) (reply, error) {
 		out.Stopped, out.Signal = true, &signal
 	}
 	return answer(out), nil
+}
+
+// stopOwner ends an owner: what it runs is stopped, and its mail stays.
+func (s *Server) stopOwner(ctx context.Context, owner string) (reply, error) {
+	ids, err := s.opts.Session.StopOwner(ctx, owner)
+	if err != nil {
+		return reply{}, fmt.Errorf("stopping %s: %w", owner, err)
+	}
+	return answer(struct {
+		Owner     string   `json:"owner"`
+		Processes []string `json:"stopped_processes"`
+	}{owner, ids}), nil
 }

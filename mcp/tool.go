@@ -50,10 +50,14 @@ type hints struct {
 
 // call is one tools/call.
 type call struct {
+	// tool is its name.
+	tool string
 	args arguments
 	meta callMeta
 	// notify sends a notification that may be dropped; nil where there is no way to.
 	notify func(method string, params any)
+	// after is told whether the answer was written, each once.
+	after []func(written bool)
 }
 
 // reply is a tool's answer. Both forms hold the same facts; text may show less

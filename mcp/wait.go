@@ -26,7 +26,7 @@ func (s *Server) waitTool() *tool {
 			{name: "max_output_bytes", kind: kindInteger, min: 1, text: "Most bytes of each stream"},
 			ownerParam,
 		},
-		output: observationSchema("process_id"),
+		output: briefSchema("process_id"),
 		hints:  hints{readOnly: true, idempotent: true},
 		run:    s.wait,
 	}
@@ -38,6 +38,7 @@ func (s *Server) wait(ctx context.Context, c *call) (reply, error) {
 	progress.of(id)
 	result, err := s.opts.Session.Wait(ctx, owner, id, min(c.args.millis("timeout_ms", defaultWait), maxWait))
 	progress.end()
+	c.claimed(result.Claim)
 	if err != nil && !errors.Is(err, producers.ErrUnknown) {
 		return reply{}, fmt.Errorf("waiting: %w", err)
 	}
@@ -49,5 +50,5 @@ func (s *Server) wait(ctx context.Context, c *call) (reply, error) {
 		return unknown(id), nil
 	}
 	o := observation{Command: shorten(p.Requested.Command, maxCommandEcho)}
-	return s.observe(ctx, p, o, replay.PageRequest{HeadTail: true, Limit: c.args.limit()})
+	return s.observe(ctx, c, p, o, replay.PageRequest{HeadTail: true, Limit: c.args.limit()})
 }

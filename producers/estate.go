@@ -11,7 +11,7 @@ import (
 	"github.com/yieldlog/yieldlog/events/ledger"
 )
 
-// estates is the unread mail that earlier sessions left, in the same directory.
+// estates is the unread mail that earlier sessions of the same origin left.
 // Whoever tells of it holds the claim of the session that posted it meanwhile:
 // so no two processes do, and that session has one writer.
 type estates struct {
@@ -66,12 +66,16 @@ func (es *estates) wait(ctx context.Context, s *Session) error {
 
 // A past is what is known of an earlier session.
 type past struct {
-	cwd   string
+	kind  origin
 	ended bool
 	lost  uint64 // the sequence of its loss, 0 if it closed
 }
 
-// adopt makes letters of the unread mail of earlier sessions of this directory.
+// An origin is where sessions come from that inherit each other's mail: the
+// same program in the same directory.
+type origin struct{ program, cwd string }
+
+// adopt makes letters of the unread mail of earlier sessions.
 func (es *estates) adopt(ctx context.Context, s *Session) error {
 	sessions := map[string]past{}
 	for e, err := range s.ledger.Read(ctx, events.Filter{Class: events.ClassSession}, 1, 0) {
@@ -81,7 +85,7 @@ func (es *estates) adopt(ctx context.Context, s *Session) error {
 		p := sessions[e.Session]
 		switch b := e.Body.(type) {
 		case events.Opened:
-			p.cwd = b.Cwd
+			p.kind = origin{b.Program, b.Cwd}
 		case events.Closed:
 			p.ended = true
 		case events.Lost:
@@ -96,10 +100,10 @@ func (es *estates) adopt(ctx context.Context, s *Session) error {
 		}
 		switch b := e.Body.(type) {
 		case events.Posted:
-			if p := sessions[e.Session]; e.Session != s.id && p.ended && p.cwd == s.cwd {
+			if p := sessions[e.Session]; e.Session != s.id && p.ended && p.kind == s.kind {
 				left[e.Subject] = &letter{durable: true, announced: true, mail: Mail{
 					ID: e.Subject, Session: e.Session, Owner: e.Owner, Posted: b, At: e.Time, Seq: e.Seq,
-					Redelivered: offeredBefore(sessions, s.cwd, e, b),
+					Redelivered: offeredBefore(sessions, s.kind, e, b),
 				}}
 			}
 		case events.Acknowledged:
@@ -112,12 +116,12 @@ func (es *estates) adopt(ctx context.Context, s *Session) error {
 
 // offeredBefore reports whether the record may have been offered by a session
 // that died before it could say so: its own, or one that had inherited it.
-func offeredBefore(sessions map[string]past, cwd string, e events.Event, b events.Posted) bool {
+func offeredBefore(sessions map[string]past, kind origin, e events.Event, b events.Posted) bool {
 	for id, p := range sessions {
 		if id == e.Session && b.Mail == events.MailResumed {
 			continue // who posted it found that session dead
 		}
-		if p.cwd == cwd && p.lost > e.Seq {
+		if p.kind == kind && p.lost > e.Seq {
 			return true
 		}
 	}

@@ -35,7 +35,11 @@ func (s *Session) Exec(ctx context.Context, r Request) (Result, error) {
 	watch := s.mail.observe(e.id)
 	defer watch.leave()
 	res, err := e.attend(ctx, yield)
-	if err == nil && res.Outcome == Settled {
+	switch {
+	case err != nil || res.Outcome != Settled:
+	case e.monitor != nil:
+		res.Outcome = Yielded
+	default:
 		res.Claim = watch.claim("exec")
 	}
 	return res, err
@@ -60,6 +64,10 @@ func (s *Session) request(ctx context.Context, r Request) (*execution, *refusal,
 	s.mail.began(e.owner)
 	if r.Started != nil {
 		r.Started(e.id)
+	}
+	if e.monitor != nil { // nobody waits for it: all that it says comes by mail
+		e.yielded = true
+		e.post(events.Yielded{})
 	}
 	go e.run()
 	if s.closing { // closed meanwhile: it must not start
@@ -161,6 +169,10 @@ func (e *execution) attend(ctx context.Context, yield time.Duration) (Result, er
 	case <-ctx.Done():
 		return e.cancelled(ctx)
 	case <-delay.C:
+	}
+	if e.monitor != nil {
+		<-e.placed
+		return e.result()
 	}
 	select {
 	case <-e.placed: // within a moment: the answer names a process, or a place in the queue

@@ -75,6 +75,7 @@ type mailbox struct {
 	live     map[string]int
 	answered map[string]bool
 	flying   int // appends on their way
+	closing  bool
 	news     chan struct{}
 	ears     map[*func(Mail)]bool
 }
@@ -174,7 +175,7 @@ func (b *mailbox) tryPost(t *letter, pause time.Duration) {
 		}
 		b.landed(t, ev, err)
 	}
-	if err := b.append(context.Background(), b.session.event(t.mail.Owner, t.mail.ID, t.mail.Posted), done); err != nil {
+	if err := b.append(b.session.life, b.session.event(t.mail.Owner, t.mail.ID, t.mail.Posted), done); err != nil {
 		done(events.Event{}, err)
 	}
 }
@@ -225,7 +226,7 @@ func (b *mailbox) announce(t *letter) {
 		return
 	}
 	b.changed()
-	if t.announced || b.isShut() {
+	if t.announced || b.closing || b.isShut() {
 		return
 	}
 	t.announced = true
@@ -270,7 +271,7 @@ func (b *mailbox) acknowledge(t *letter) {
 		done(events.Event{}, b.earlier.acknowledge(b.session, t.mail, fact))
 		return
 	}
-	if err := b.append(context.Background(), b.session.event(t.mail.Owner, t.mail.ID, fact), done); err != nil {
+	if err := b.append(b.session.life, b.session.event(t.mail.Owner, t.mail.ID, fact), done); err != nil {
 		done(events.Event{}, err)
 	}
 }
@@ -281,6 +282,13 @@ func (b *mailbox) drop(t *letter) {
 	if i := slices.Index(b.order, t); i >= 0 {
 		b.order = slices.Delete(b.order, i, i+1)
 	}
+}
+
+// hush stops telling listeners: the session is about to close.
+func (b *mailbox) hush() {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.closing = true
 }
 
 // close waits, within a bound, until no mail is on its way. From then on

@@ -30,7 +30,7 @@ type Session struct {
 	id     string
 	log    *slog.Logger
 	claim  *ledger.Claim
-	cwd    string
+	kind   origin
 	lanes  *lanes
 	env    *environment
 	silent func() // stops answering control requests
@@ -53,7 +53,7 @@ func OpenSession(ctx context.Context, l *ledger.Ledger, cfg Config, opened event
 	}
 	s.mail = newMailbox(s)
 	opened = identify(opened)
-	s.cwd = opened.Cwd
+	s.kind = origin{opened.Program, opened.Cwd}
 	if err := recoverSessions(ctx, l, s.id); err != nil {
 		return nil, fmt.Errorf("recovering dead sessions: %w", err)
 	}
@@ -194,6 +194,7 @@ func (s *Session) close(ctx context.Context, reason string, order stopOrder) err
 	s.closing = true
 	s.mu.Unlock()
 	defer family.leave()
+	s.mail.hush()
 
 	// Requests are answered to the end: what they wait for ends here.
 	order.signal = syscall.SIGTERM
