@@ -36,7 +36,7 @@ func (es *estates) look(s *Session) {
 	es.once.Do(func() {
 		go func() {
 			defer close(es.done)
-			ctx, cancel := context.WithCancel(context.Background())
+			ctx, cancel := context.WithCancel(s.life)
 			defer cancel()
 			go func() {
 				select {
@@ -201,7 +201,7 @@ func (es *estates) secureOne(ctx context.Context, s *Session, t *letter) (bool, 
 
 // acknowledge records that a letter of an earlier session reached its owner.
 func (es *estates) acknowledge(s *Session, m Mail, fact events.Acknowledged) error {
-	ctx, cancel := context.WithTimeout(context.Background(), recordMost)
+	ctx, cancel := context.WithTimeout(s.life, recordMost)
 	defer cancel()
 	_, err := s.ledger.Append(ctx, events.Event{Session: m.Session, Owner: m.Owner, Subject: m.ID, Body: fact})
 	if err == nil || errors.Is(err, ledger.ErrExists) {

@@ -178,7 +178,7 @@ func TestADeadSessionIsDeclaredLostOnce(t *testing.T) {
 // stored is an execution as the ledger holds it.
 func (b *bench) stored(session, id string) ended {
 	b.t.Helper()
-	es := lifecycle(b.t, b.ledger, events.Filter{Session: session, ID: id})
+	es := lifecycle(b.t, b.ledger, events.Filter{Session: session, Class: events.ClassExecution, ID: id})
 	end := es[len(es)-1]
 	es = es[:len(es)-1]
 	for e, err := range b.ledger.Output(b.t.Context(), session, id, 0, -1) {
