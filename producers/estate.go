@@ -17,7 +17,6 @@ import (
 type estates struct {
 	once sync.Once
 	done chan struct{} // closed when the ledger was looked through
-	err  error
 
 	mu sync.Mutex
 	// locks are the sessions that are claimed, and users counts the letters
@@ -36,17 +35,8 @@ func (es *estates) look(s *Session) {
 	es.once.Do(func() {
 		go func() {
 			defer close(es.done)
-			ctx, cancel := context.WithCancel(s.life)
-			defer cancel()
-			go func() {
-				select {
-				case <-s.mail.shut:
-					cancel()
-				case <-ctx.Done():
-				}
-			}()
-			if es.err = es.adopt(ctx, s); es.err != nil && ctx.Err() == nil {
-				s.log.Warn("looking for earlier mail", "error", es.err)
+			if err := es.adopt(s); err != nil && !s.mail.isShut() {
+				s.log.Warn("looking for earlier mail", "error", err)
 			}
 		}()
 	})
@@ -76,9 +66,9 @@ type past struct {
 type origin struct{ program, cwd string }
 
 // adopt makes letters of the unread mail of earlier sessions.
-func (es *estates) adopt(ctx context.Context, s *Session) error {
+func (es *estates) adopt(s *Session) error {
 	sessions := map[string]past{}
-	for e, err := range s.ledger.Read(ctx, events.Filter{Class: events.ClassSession}, 1, 0) {
+	for e, err := range s.ledger.Read(s.life, events.Filter{Class: events.ClassSession}, 1, 0) {
 		if err != nil {
 			return fmt.Errorf("reading the sessions: %w", err)
 		}
@@ -94,7 +84,10 @@ func (es *estates) adopt(ctx context.Context, s *Session) error {
 		sessions[e.Session] = p
 	}
 	left := map[string]*letter{}
-	for e, err := range s.ledger.Read(ctx, events.Filter{Class: events.ClassMailbox}, 1, 0) {
+	for e, err := range s.ledger.Read(s.life, events.Filter{Class: events.ClassMailbox}, 1, 0) {
+		if err == nil && s.mail.isShut() {
+			err = ErrClosed
+		}
 		if err != nil {
 			return fmt.Errorf("reading the mailboxes: %w", err)
 		}
@@ -201,9 +194,7 @@ func (es *estates) secureOne(ctx context.Context, s *Session, t *letter) (bool, 
 
 // acknowledge records that a letter of an earlier session reached its owner.
 func (es *estates) acknowledge(s *Session, m Mail, fact events.Acknowledged) error {
-	ctx, cancel := context.WithTimeout(s.life, recordMost)
-	defer cancel()
-	_, err := s.ledger.Append(ctx, events.Event{Session: m.Session, Owner: m.Owner, Subject: m.ID, Body: fact})
+	_, err := s.ledger.Append(s.life, events.Event{Session: m.Session, Owner: m.Owner, Subject: m.ID, Body: fact})
 	if err == nil || errors.Is(err, ledger.ErrExists) {
 		es.release(m.Session)
 	}
