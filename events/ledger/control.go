@@ -68,7 +68,7 @@ func (l *Ledger) Serve(session string, h func(ctx context.Context, req []byte) [
 func (l *Ledger) Ask(ctx context.Context, session string, req []byte) ([]byte, error) {
 	// A session that lives and does not answer is about to find the new host.
 	for began := time.Now(); ; pause(ctx, passPause) {
-		m, err := once(ctx, l, func(ctx context.Context) (*nats.Msg, error) {
+		m, err := once(ctx, l.store, func(ctx context.Context) (*nats.Msg, error) {
 			ctx, cancel := l.whileAlive(ctx, session)
 			defer cancel()
 			return l.store.nc.RequestWithContext(ctx, controlRoot+session, req)

@@ -86,9 +86,12 @@ func (s *store) lookAfter(ctx context.Context) (time.Duration, error) {
 func (s *store) obey(ctx context.Context, m *nats.Msg) error {
 	h := s.dial.hosting()
 	if h == nil {
-		return m.Respond([]byte("not the host any more"))
+		return nil // the next host is asked
 	}
 	answer := func(err error) error {
+		if ctx.Err() != nil {
+			return err // it was cut off by our end: the next host is asked
+		}
 		text := ""
 		if err != nil {
 			text = err.Error()
@@ -134,13 +137,12 @@ func (s *store) restart(change func(*host)) error {
 // order asks the host to do something, and waits for its answer. It is given
 // again when the host dies.
 func (s *store) order(ctx context.Context, what, data string) error {
-	ask := func() (*nats.Msg, error) {
-		once, cancel := context.WithTimeout(ctx, orderTimeout)
-		defer cancel()
-		return s.nc.RequestWithContext(once, hostRoot+what, []byte(data))
-	}
 	for {
-		m, err := ask()
+		m, err := once(ctx, s, func(ctx context.Context) (*nats.Msg, error) {
+			ctx, cancel := context.WithTimeout(ctx, orderTimeout)
+			defer cancel()
+			return s.nc.RequestWithContext(ctx, hostRoot+what, []byte(data))
+		})
 		switch {
 		case err == nil && len(m.Data) == 0:
 			return nil

@@ -101,7 +101,7 @@ func (l *Ledger) scan(ctx context.Context, stream, subject string, from uint64, 
 		next, progress := max(from, 1), time.Now()
 		for ; ; fetch = min(2*fetch, batchBytes) {
 			began := next
-			more, err := once(ctx, l, func(ctx context.Context) (bool, error) {
+			more, err := once(ctx, l.store, func(ctx context.Context) (bool, error) {
 				return l.batch(ctx, stream, subject, &next, fetch, yield)
 			})
 			if next > began {
