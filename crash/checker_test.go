@@ -142,11 +142,11 @@ func (h *history) starts() {
 func (h *history) contents() {
 	for p := range h.processes.Everything() {
 		made, ok := h.book[p.Requested.Name]
-		if !ok || len(p.Pruned) > 0 {
-			continue
+		if !ok || len(p.Pruned) > 0 || h.wounded[p.Execution] {
+			continue // of the wounded, the shell tells
 		}
 		stdout, stderr := h.output(p, 0, -1)
-		whole := p.Settled != nil && p.Settled.Termination == events.TermExited && !made.endless && !h.wounded[p.Execution]
+		whole := p.Settled != nil && p.Settled.Termination == events.TermExited && !made.endless
 		if err := errors.Join(compare("stdout", stdout, made.stdout, whole), compare("stderr", stderr, made.stderr, whole)); err != nil {
 			h.t.Errorf("execution %s (%s): %v", p.Execution, made.name, err)
 		}
