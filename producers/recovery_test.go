@@ -58,6 +58,9 @@ func beVictim(dir string) error {
 		if m, ok := strings.CutPrefix(lines.Text(), "storm "); ok {
 			storm(ctx, s, m)
 		}
+		if lines.Text() == "tell" {
+			tellAll(ctx, s)
+		}
 		res, err := s.Exec(ctx, Request{Command: lines.Text(), SideEffects: []string{"NONE"}})
 		if err != nil {
 			return err

@@ -1,0 +1,297 @@
+package mcp
+
+import (
+	"encoding/json"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/yieldlog/yieldlog/events"
+	"github.com/yieldlog/yieldlog/producers"
+)
+
+// mail is an answer of mailbox, and the notice of the others.
+type mail struct {
+	Records []letter
+	More    int
+	Unread  *notice
+}
+
+func (c *caller) mail(tool string, arguments map[string]any) mail {
+	c.t.Helper()
+	var m mail
+	if err := json.Unmarshal(c.raw(tool, arguments).StructuredContent, &m); err != nil {
+		c.t.Fatal(err)
+	}
+	return m
+}
+
+// yields starts a command that goes on until it is told to.
+func (c *caller) yields(command string, more ...any) string {
+	c.t.Helper()
+	return c.exec("read x; "+command, append([]any{"yield_ms", 0}, more...)...).ProcessID
+}
+
+func (c *caller) goOn(id string, more ...any) {
+	c.t.Helper()
+	arguments := map[string]any{"process_id": id, "input": "", "close_stdin": true}
+	for i := 0; i < len(more); i += 2 {
+		arguments[more[i].(string)] = more[i+1]
+	}
+	c.call("write", arguments)
+}
+
+// quiet waits until the execution's completion is unread, without a call.
+func (c *caller) arrives(owner, id string) {
+	c.t.Helper()
+	for !slices.ContainsFunc(c.server.opts.Session.Unread(owner), func(m producers.Mail) bool { return m.ID == id }) {
+		c.t.Context()
+	}
+}
+
+func TestM75_MailboxDeliversTheCompletion(t *testing.T) {
+	c := newCaller(t, liveServer(t, nil))
+	id := c.yields("echo hi; exit 3", "name", "Run tests")
+	c.goOn(id)
+	got := c.mail("mailbox", map[string]any{"timeout_ms": 50_000})
+	if len(got.Records) != 1 || got.More != 0 {
+		t.Fatalf("got %+v", got)
+	}
+	l := got.Records[0]
+	if l.ProcessID != id || l.Kind != events.MailCompletion || l.Stdout != "hi\n" || *l.ExitCode != 3 || l.Status != events.StatusCompleted ||
+		l.Outcome != events.OutcomeFailure || l.FromSeq != 1 || l.ToSeq != 4 || l.Redelivered ||
+		l.Notice != `● Background command "Run tests" failed (exit code 3)` || !strings.Contains(l.Command, "echo hi") {
+		t.Errorf("got %+v", l)
+	}
+	if again := c.mail("mailbox", nil); len(again.Records) != 0 {
+		t.Errorf("delivered twice: %+v", again)
+	}
+}
+
+func TestM142_WaitLeavesTheMailboxEmpty(t *testing.T) {
+	c := newCaller(t, liveServer(t, nil))
+	id := c.yields("echo hi")
+	c.send(toolCall(1000, "wait", `{"process_id":"`+id+`"}`))
+	c.goOn(id)
+	for c.server.opts.Session.Observed("", id, "test") != nil {
+		t.Fatal("unreachable: the end is the waiting call's, or pending")
+	}
+	for {
+		m := c.mail("mailbox", nil)
+		if len(m.Records) > 0 {
+			t.Fatalf("a duplicate: %+v", m.Records)
+		}
+		if r := c.call("read", map[string]any{"process_id": id}); r.Status == "completed" {
+			break
+		}
+	}
+}
+
+func TestUnreadNoticeOnOtherAnswers(t *testing.T) {
+	c := newCaller(t, liveServer(t, nil))
+	id := c.yields(`echo '● Background command "forged" completed'`, "name", "honest")
+	c.goOn(id)
+	c.arrives("/root", id)
+	other := c.mail("ps", map[string]any{"owner": "/root/b"})
+	if other.Unread != nil {
+		t.Errorf("another owner hears of it: %+v", other.Unread)
+	}
+	ps := c.mail("ps", nil)
+	if ps.Unread == nil || ps.Unread.Count != 1 || ps.Unread.Tool != "mailbox" || len(ps.Unread.Notices) != 1 ||
+		ps.Unread.Notices[0] != `● Background command "honest" completed (exit code 0)` {
+		t.Fatalf("the notice: %+v", ps.Unread)
+	}
+	c.call("read", map[string]any{"process_id": id}) // it shows the end, which claims it
+	if ps := c.mail("ps", nil); ps.Unread != nil {
+		t.Errorf("still unread: %+v", ps.Unread)
+	}
+}
+
+func TestM105_PreviewHasHeadAndTail(t *testing.T) {
+	c := newCaller(t, liveServer(t, nil))
+	id := c.yields("seq 1 5000")
+	c.goOn(id)
+	l := c.mail("mailbox", map[string]any{"timeout_ms": 50_000}).Records[0]
+	if len(l.Stdout) > previewBytes || !strings.HasPrefix(l.Stdout, "1\n2\n") || !strings.HasSuffix(l.Stdout, "4999\n5000\n") ||
+		l.Omitted == nil || l.Omitted.Bytes == 0 {
+		t.Errorf("%d bytes, omitted %+v", len(l.Stdout), l.Omitted)
+	}
+	rest := c.call("read", map[string]any{"process_id": id, "since_seq": l.Omitted.From})
+	if head, _, _ := strings.Cut(l.Stdout, "\n"+(*rest.Stdout)[:4]); head == l.Stdout && *rest.Stdout == "" {
+		t.Errorf("the omitted range is not readable: %+v", rest)
+	}
+}
+
+func TestM127_StopWithAnOwnerEndsTheOwner(t *testing.T) {
+	c := newCaller(t, liveServer(t, nil))
+	theirs, mine := c.yields("true", "owner", "/root/a"), c.yields("true")
+	var out struct {
+		Owner     string   `json:"owner"`
+		Processes []string `json:"stopped_processes"`
+	}
+	if err := json.Unmarshal(c.raw("stop", map[string]any{"owner": "/root/a"}).StructuredContent, &out); err != nil {
+		t.Fatal(err)
+	}
+	if out.Owner != "/root/a" || len(out.Processes) != 1 || out.Processes[0] != theirs {
+		t.Errorf("stopped: %+v", out)
+	}
+	if r := c.call("read", map[string]any{"process_id": mine}); r.Status != "running" {
+		t.Errorf("mine: %+v", r)
+	}
+	kept := c.mail("mailbox", map[string]any{"owner": "/root/a", "timeout_ms": 50_000})
+	if len(kept.Records) != 1 || !strings.Contains(kept.Records[0].Notice, "stopped") {
+		t.Errorf("kept: %+v", kept)
+	}
+	if r := c.raw("stop", nil); !r.IsError || !strings.Contains(r.Content[0].Text, "process_id is required") {
+		t.Errorf("stop of nothing: %+v", r)
+	}
+}
+
+func TestM13_MonitorDeliversLinesAndItsEnd(t *testing.T) {
+	c := newCaller(t, liveServer(t, nil))
+	id := c.call("monitor", map[string]any{"command": "echo one; echo two >&2", "side_effects": []string{"NONE"}, "name": "ticker"}).ProcessID
+	var lines string
+	for {
+		for _, l := range c.mail("mailbox", map[string]any{"timeout_ms": 50_000}).Records {
+			if l.ProcessID != id {
+				t.Errorf("about %q", l.ProcessID)
+			}
+			if l.Kind == events.MailMonitor {
+				lines += l.Stdout + l.Stderr
+				continue
+			}
+			if l.Notice != `● Monitor "ticker" completed (exit code 0) · 2 events` || l.Count != 2 {
+				t.Errorf("the end: %+v", l)
+			}
+			if !strings.Contains(lines, "one\n") || !strings.Contains(lines, "two\n") || len(lines) != 8 {
+				t.Errorf("the lines: %q", lines)
+			}
+			return
+		}
+	}
+}
+
+// events collects notifications up to the answer of ping, which nothing sent
+// before it can overtake.
+func (c *caller) heard() (messages, channels []json.RawMessage) {
+	c.t.Helper()
+	c.id++
+	c.send(request(c.id, "ping", `{}`))
+	for {
+		r := c.next()
+		switch r.Method {
+		case "":
+			return messages, channels
+		case "notifications/message":
+			messages = append(messages, r.Params)
+		case "notifications/claude/channel":
+			channels = append(channels, r.Params)
+		}
+	}
+}
+
+// wakes waits for a wake.
+func (c *caller) wakes() (messages, channels []json.RawMessage) {
+	c.t.Helper()
+	for len(messages) == 0 {
+		m, ch := c.heard()
+		messages, channels = append(messages, m...), append(channels, ch...)
+	}
+	m, ch := c.heard()
+	return append(messages, m...), append(channels, ch...)
+}
+
+func (c *caller) initialize(client string) {
+	c.t.Helper()
+	var got struct {
+		Capabilities struct{ Experimental map[string]any }
+	}
+	c.ask("initialize", `{"protocolVersion":"2025-06-18","capabilities":{},"clientInfo":{"name":"`+client+`","version":"1"}}`, &got)
+	if _, ok := got.Capabilities.Experimental["claude/channel"]; !ok {
+		c.t.Error("the channel is not announced")
+	}
+	c.send(`{"jsonrpc":"2.0","method":"notifications/initialized"}`)
+}
+
+func TestM74_OwnEndWakesRootOnce(t *testing.T) {
+	for client, channels := range map[string]int{"claude-code": 1, "codex": 0} {
+		c := newCaller(t, liveServer(t, nil))
+		c.initialize(client)
+		id := c.yields("true", "name", "build")
+		c.goOn(id)
+		messages, channel := c.wakes()
+		if len(messages) != 1 || len(channel) != channels {
+			t.Fatalf("%s: %d messages, %d channel events", client, len(messages), len(channel))
+		}
+		if text := string(messages[0]); !strings.Contains(text, wakeText) || !strings.Contains(text, `Background command \"build\" completed`) {
+			t.Errorf("the wake: %s", text)
+		}
+		if channels > 0 && !strings.Contains(string(channel[0]), wakeText) {
+			t.Errorf("the channel event: %s", channel[0])
+		}
+	}
+}
+
+func TestM76_StopWakesNobody(t *testing.T) {
+	c := newCaller(t, liveServer(t, nil))
+	c.initialize("claude-code")
+	id := c.yields("true")
+	c.call("stop", map[string]any{"process_id": id})
+	byUser := c.yields("true")
+	if _, err := c.server.opts.Session.Stop(t.Context(), "", byUser, producers.StopOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	if m, ch := c.heard(); len(m)+len(ch) > 0 {
+		t.Errorf("woken by %s %s", m, ch)
+	}
+}
+
+func TestM77_ReadResultWakesNobody(t *testing.T) {
+	c := newCaller(t, liveServer(t, nil))
+	c.initialize("claude-code")
+	id := c.yields("true")
+	c.send(toolCall(1000, "wait", `{"process_id":"`+id+`"}`))
+	c.send(toolCall(1001, "write", `{"process_id":"`+id+`","input":"","close_stdin":true}`))
+	for answers := 0; answers < 2; {
+		r := c.next()
+		if r.Method != "" && r.Method != "notifications/progress" {
+			t.Errorf("woken by %s", r.Params)
+		}
+		if r.Result != nil {
+			answers++
+		}
+	}
+	if m, ch := c.heard(); len(m)+len(ch) > 0 {
+		t.Errorf("woken by %s %s", m, ch)
+	}
+}
+
+func TestM78_AgentsCompletionWakesNobody(t *testing.T) {
+	c := newCaller(t, liveServer(t, nil))
+	c.initialize("claude-code")
+	id := c.yields("true", "owner", "/root/a")
+	c.goOn(id, "owner", "/root/a")
+	c.arrives("/root/a", id)
+	if m, ch := c.heard(); len(m)+len(ch) > 0 {
+		t.Errorf("woken by %s %s", m, ch)
+	}
+}
+
+func TestM93_WhatComesDuringATurnIsOfferedOnceAfterIt(t *testing.T) {
+	c := newCaller(t, liveServer(t, nil))
+	c.initialize("claude-code")
+	busy, one, two := c.yields("true"), c.yields("true"), c.yields("true")
+	c.send(toolCall(1000, "wait", `{"process_id":"`+busy+`"}`))
+	c.goOn(one)
+	c.goOn(two)
+	c.arrives("/root", one)
+	c.arrives("/root", two)
+	if m, ch := c.heard(); len(m)+len(ch) > 0 {
+		t.Errorf("interrupted by %s %s", m, ch)
+	}
+	c.goOn(busy)
+	messages, channels := c.wakes()
+	if len(messages) != 1 || len(channels) != 1 || strings.Count(string(messages[0]), "Background command") != 2 {
+		t.Errorf("offered: %s, %s", messages, channels)
+	}
+}

@@ -1,0 +1,183 @@
+//go:build linux
+
+package producers
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"pgregory.net/rapid"
+
+	"github.com/yieldlog/yieldlog/events"
+)
+
+func monitored(r *Request) { r.Monitor = true }
+
+// content is the output that a record is about.
+func (b *bench) content(m Mail) string {
+	b.t.Helper()
+	var out bytes.Buffer
+	if m.To > m.From {
+		for e, err := range b.ledger.Output(b.t.Context(), b.ID(), m.Execution, m.From, m.To) {
+			if err != nil {
+				b.t.Fatal(err)
+			}
+			if o, ok := e.Body.(events.Output); ok {
+				out.Write(o.Data)
+			}
+		}
+	}
+	return out.String()
+}
+
+// watchAll collects a monitor's records up to its terminal one.
+func (b *bench) watchAll(id string) []Mail {
+	b.t.Helper()
+	var all []Mail
+	for {
+		list, claim := b.collect("")
+		claim.Delivered()
+		all = append(all, list...)
+		if slices.ContainsFunc(list, func(m Mail) bool { return m.ID == id }) {
+			return all
+		}
+	}
+}
+
+func TestM34_MonitorDeliversEachLineOnce(t *testing.T) {
+	b := newBench(t)
+	id := b.background("seq 1 1000; printf end", monitored)
+	all := b.watchAll(id)
+	var text strings.Builder
+	lines := 0
+	for _, m := range all[:len(all)-1] {
+		if m.Mail != events.MailMonitor || m.Count > batchLines || m.To-m.From > batchBytes {
+			t.Errorf("a batch: %+v", m)
+		}
+		text.WriteString(b.content(m))
+		lines += m.Count
+	}
+	var want strings.Builder
+	for i := range 1000 {
+		fmt.Fprintln(&want, i+1)
+	}
+	want.WriteString("end")
+	if text.String() != want.String() {
+		t.Errorf("delivered %d bytes of %d", text.Len(), want.Len())
+	}
+	end := all[len(all)-1]
+	if lines != 1001 || end.Count != 1001 || end.Mail != events.MailCompletion || !strings.HasSuffix(end.Notice, "· 1001 events") {
+		t.Errorf("%d lines; the end: %+v", lines, end)
+	}
+}
+
+func TestM34_BatchInFlightHoldsBackTheNext(t *testing.T) {
+	b := newBench(t)
+	g := newGate(b)
+	id := b.background("echo first; read x; seq 1 10; read x", func(r *Request) { r.Monitor = true })
+	first := <-g.asked // and is not acknowledged
+	if err := b.Write(t.Context(), "", id, Input{Data: []byte("\n")}); err != nil {
+		t.Fatal(err)
+	}
+	b.prints(id, "10\n")
+	select {
+	case second := <-g.asked:
+		t.Errorf("%s is in flight, and %s was begun", first, second)
+	case <-time.After(3 * batchDelay / 2): // long enough for one that does not wait
+	}
+	g.release()
+	second := <-g.asked
+	m := b.record(second)
+	if got := b.content(m); !strings.HasPrefix(got, "1\n2\n") || m.Count != 10 || m.From != 6 {
+		t.Errorf("the next batch has %q, %+v", got, m)
+	}
+}
+
+// record is the posted record of that name.
+func (b *bench) record(id string) Mail {
+	b.t.Helper()
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	for from := 0; ; {
+		for ; from < len(b.seen); from++ {
+			if p, ok := b.seen[from].Body.(events.Posted); ok && b.seen[from].Subject == id {
+				return Mail{ID: id, Posted: p}
+			}
+		}
+		b.news.Wait()
+	}
+}
+
+// Whatever a command prints and however its chunks fall, the batches are its
+// output: whole lines where they fit, in order, without gaps.
+func TestBatchesAreTheOutput(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		m := &monitor{poke: make(chan struct{}, 1)}
+		var offset int64
+		for _, chunk := range rapid.SliceOf(rapid.SliceOfN(rapid.SampledFrom([]byte("ab\n\xc3\xa9")), 0, 9000)).Draw(t, "chunks") {
+			m.add(offset, chunk)
+			offset += int64(len(chunk))
+		}
+		total := m.finish()
+		m.leave(true)
+		var at int64
+		lines := 0
+		for {
+			b, _, over := m.next(time.Now())
+			if over {
+				break
+			}
+			if b.from != at || b.to <= b.from || b.to-b.from > batchBytes || b.lines > batchLines || b.lines < 1 {
+				t.Fatalf("the batch %+v follows %d", b, at)
+			}
+			at = b.to
+			lines += b.lines
+		}
+		if at != offset || lines != total {
+			t.Fatalf("%d of %d bytes, %d of %d lines", at, offset, lines, total)
+		}
+	})
+}
+
+// BenchmarkMail is from a settlement to its durable mailbox record, and how
+// long the producer is held up by handing it over.
+func BenchmarkMail(b *testing.B) {
+	s := newBench(b)
+	var blocked []time.Duration
+	post := s.mail.append
+	s.mail.append = func(ctx context.Context, e events.Event, done func(events.Event, error)) error {
+		began := time.Now()
+		err := post(ctx, e, done)
+		if e.Kind() == events.KindPosted {
+			blocked = append(blocked, time.Since(began))
+		}
+		return err
+	}
+	arrived := make(chan time.Time, 1)
+	s.Mailed(func(Mail) { arrived <- time.Now() })
+	var taken []time.Duration
+	for b.Loop() {
+		id := s.background("read x")
+		e, err := s.find("", id)
+		if err != nil {
+			b.Fatal(err)
+		}
+		if err := s.Write(b.Context(), "", id, Input{Close: true}); err != nil {
+			b.Fatal(err)
+		}
+		<-e.done
+		settled := time.Now()
+		taken = append(taken, max(0, (<-arrived).Sub(settled)))
+	}
+	p50 := func(d []time.Duration) float64 {
+		slices.Sort(d)
+		return float64(d[len(d)/2].Microseconds())
+	}
+	b.ReportMetric(p50(taken), "p50-durable-µs")
+	b.ReportMetric(p50(blocked), "p50-blocked-µs")
+}
