@@ -67,7 +67,7 @@ type mailbox struct {
 
 	mu      sync.Mutex
 	letters map[string]*letter
-	order   []*letter // in the order of making
+	order   []*letter // in the order of posting, as far as they are durable
 	// watching holds the open observers of each execution.
 	watching map[string]map[*observer]bool
 	// live counts each owner's live executions, and answered are the owners
@@ -208,6 +208,9 @@ func (b *mailbox) landed(t *letter, ev events.Event, err error) {
 	}
 	t.durable = true
 	t.mail.Seq, t.mail.At = ev.Seq, ev.Time
+	if i := slices.Index(b.order, t); i >= 0 {
+		b.order = append(slices.Delete(b.order, i, i+1), t)
+	}
 	if t.landed != nil {
 		t.landed()
 	}
