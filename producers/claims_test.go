@@ -40,12 +40,6 @@ func (c *tally) tell(claim *Claim, ids ...string) {
 	claim.Delivered()
 }
 
-func (c *tally) count() int {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	return len(c.told)
-}
-
 // TestClaimsRace lets polls, reads and the mailbox race for completions, some of
 // whose answers are not written: each completion is told once.
 func TestClaimsRace(t *testing.T) {
