@@ -109,6 +109,10 @@ func lostSettlement(ctx context.Context, l *ledger.Ledger, u projections.Unsettl
 		}
 	}
 	fillSums(&s, sums)
+	if u.Pruned > 0 { // what is left is not the whole, and has no digest
+		s.Offset = max(s.Offset, u.Pruned)
+		s.Stdout.SHA256, s.Stderr.SHA256, s.TTY.SHA256 = "", "", ""
+	}
 	s.DurationMS = max(0, last.Sub(u.RequestedAt).Milliseconds())
 	return s, nil
 }

@@ -14,6 +14,7 @@ import (
 
 	"github.com/yieldlog/yieldlog/events"
 	"github.com/yieldlog/yieldlog/events/ledger"
+	"github.com/yieldlog/yieldlog/projections"
 )
 
 // victimVar makes the test program a server on the ledger that it names: it runs
@@ -237,5 +238,34 @@ func TestPrunedIsNotedByTheOneWriter(t *testing.T) {
 	}
 	if got := lifecycle(t, b.ledger, events.Filter{ID: id, Kind: events.KindPruned}); len(got) != 2 {
 		t.Errorf("%d notes", len(got))
+	}
+}
+
+// TestLostAfterAPrune settles an execution whose recorded output is partly
+// pruned, and whose yield told of output that was never recorded.
+func TestLostAfterAPrune(t *testing.T) {
+	l := newBench(t).ledger
+	session, id := events.NewID(), events.NewID()
+	for _, b := range []events.Body{
+		events.Opened{}, events.Requested{Command: "x"}, events.Spawned{}, events.Yielded{Offset: 900}, events.Pruned{To: 500, Reason: "asked"},
+	} {
+		e := events.Event{Session: session, Subject: id, Body: b}
+		if e.Class() == events.ClassSession {
+			e.Subject = session
+		}
+		if _, err := l.Append(t.Context(), e); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := declareLost(t.Context(), l, session, "nobody"); err != nil {
+		t.Fatal(err)
+	}
+	processes := projections.NewProcesses()
+	for _, e := range lifecycle(t, l, events.Filter{Session: session}) {
+		processes.Apply(e)
+	}
+	p, _ := processes.Get(id)
+	if p.Settled == nil || p.Settled.Offset != 500 || p.Offset != 500 || p.Settled.Stdout.SHA256 != "" || len(p.Anomalies) > 0 {
+		t.Errorf("settled %+v at %d, %q", p.Settled, p.Offset, p.Anomalies)
 	}
 }

@@ -173,6 +173,9 @@ func (v *process) settled(e events.Event, b events.Settled) {
 	b.ExitCode = clonePointer(b.ExitCode)
 	b.Descendants = slices.Clone(b.Descendants)
 	v.Settled, v.State, v.Status, v.EndedAt = &b, StateCompleted, b.Status, e.Time
+	if b.Status == events.StatusLost {
+		v.Offset = v.outEnd // a yield may have told of output that died with its server
+	}
 	v.Offset = max(v.Offset, b.Offset)
 	v.StdoutBytes, v.StderrBytes, v.TTYBytes = b.Stdout.Raw, b.Stderr.Raw, b.TTY.Raw
 }

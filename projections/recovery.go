@@ -32,6 +32,8 @@ type Unsettled struct {
 	// Offset is the last output offset that the lifecycle told of. The output
 	// itself may be longer.
 	Offset int64
+	// Pruned is the end of the output that was deleted on purpose, 0 if none was.
+	Pruned int64
 }
 
 // Recovery is the fold that says what a dead session left behind. It holds
@@ -100,5 +102,7 @@ func (u *Unsettled) progress(body events.Body) {
 		u.Offset = max(u.Offset, b.Offset)
 	case events.Stopping:
 		u.Offset = max(u.Offset, b.Offset)
+	case events.Pruned:
+		u.Pruned = max(u.Pruned, b.To)
 	}
 }
