@@ -59,6 +59,11 @@ const mostLeft = 10
 
 // work makes a few calls about one command.
 func (r *round) work(c *client, p *planner) error {
+	if p.rng.IntN(4) == 0 {
+		if _, err := r.collect(c, p.rng.IntN(100)); err != nil {
+			return err
+		}
+	}
 	if p.rng.IntN(3) > 0 {
 		made := p.quick()
 		return r.exec(c, made, func(o observation) error { return r.follow(c, p, made, o.ProcessID) }, "yield_ms", p.rng.IntN(200))

@@ -102,7 +102,7 @@ func (c *client) request(method string, params any) (json.RawMessage, error) {
 	}
 }
 
-// An observation is what exec, wait, read and stop answer, as far as it is checked.
+// An observation is what exec, wait, read and stop and mailbox answer, as far as it is checked.
 type observation struct {
 	ProcessID string `json:"process_id"`
 	Status    string `json:"status"`
@@ -114,6 +114,9 @@ type observation struct {
 	Truncated bool   `json:"truncated"`
 	StartSeq  int64  `json:"start_seq"`
 	NextSeq   int64  `json:"next_seq"`
+	// Records is what mailbox answers.
+	Records []letter `json:"records"`
+	More    int      `json:"more"`
 }
 
 func (c *client) call(tool string, args map[string]any) (observation, error) {

@@ -69,6 +69,7 @@ type round struct {
 	mu        sync.Mutex
 	book      map[string]plan // by name
 	answers   []answer
+	letters   []letter
 	guardians map[int]bool    // the processes that clients started
 	killed    map[int]bool    // and those that may end because of it
 	spared    map[int]bool    // guardians of servers that were killed, and the other way round
