@@ -133,7 +133,7 @@ func TestBrowserOpensTheReport(t *testing.T) {
 	if _, err := chromium.Find(); err != nil {
 		t.Skip("skipped: ", err)
 	}
-	ctx, cancel := context.WithTimeout(t.Context(), 3*time.Minute)
+	ctx, cancel := context.WithTimeout(t.Context(), 5*time.Minute)
 	defer cancel()
 	l := looktest.Open(t)
 	b, _, _ := looktest.Night(t, l)

@@ -23,7 +23,7 @@ var axe string
 
 // patienceOfBrowser bounds a browser test. It is no measure of speed: the
 // machine may be busy.
-const patienceOfBrowser = 3 * time.Minute
+const patienceOfBrowser = 5 * time.Minute
 
 // tab is a real browser that looks at a page.
 type tab struct {
@@ -134,6 +134,14 @@ func TestBrowserSeesAndSteers(t *testing.T) {
 	v.until(`document.querySelectorAll(".inspector").length === 1 && document.querySelector("#i-` + failed.ID + `")`)
 	v.must(v.Press(v.ctx, "Escape"))
 	v.until(`document.querySelectorAll(".inspector").length === 0`)
+
+	// Its original entry is a named action away, also when it is far back.
+	v.run(`document.getElementById("a-` + failed.ID + `").click()`)
+	v.until(`document.querySelector("#origin-` + failed.ID + `")`)
+	v.must(v.Press(v.ctx, "t"))
+	v.until(`location.pathname === "/s/` + b.Session + `" && document.getElementById("r-` + failed.ID + `").getBoundingClientRect().top < innerHeight`)
+	v.run(`history.back()`)
+	v.until(`location.pathname === "/" && document.querySelector("#i-` + failed.ID + `")`)
 
 	// What happens comes by itself, and the open inspector takes it in.
 	v.run(`document.getElementById("a-` + running.ID + `").click()`)

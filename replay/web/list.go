@@ -223,6 +223,10 @@ func (s *Server) recent(sc *look.Scene, q Query, now time.Time) list {
 		if p.Live() || (q.Pinned && p.Execution == q.Open) || !q.selects(p) {
 			continue
 		}
+		if !q.Any() && v.Total == q.Page*pageRows {
+			v.Total = max(v.Total+1, v.Chips[0].Count) // the rest need not be looked at
+			break
+		}
 		if v.Total++; v.Total > (q.Page-1)*pageRows && v.Total <= q.Page*pageRows {
 			r := s.row(sc, p, q, now)
 			r.ShowSession = true

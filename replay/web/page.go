@@ -59,7 +59,7 @@ func (s *Server) page(mux *http.ServeMux, pattern, name string, build builder) {
 
 // patience is how long a page waits to show what was appended before it was
 // asked for. What is later comes as a change.
-const patience = 250 * time.Millisecond
+const patience = 100 * time.Millisecond
 
 // asked is the query of a request. The newest moment is now.
 func (s *Server) asked(path string, r *http.Request) Query {

@@ -283,3 +283,25 @@ func TestAFloodIsBounded(t *testing.T) {
 		t.Errorf("the page has %d bytes", len(page))
 	}
 }
+
+// TestTheOriginalEntryIsFound asks a long transcript for the page of one row.
+func TestTheOriginalEntryIsFound(t *testing.T) {
+	l := looktest.Open(t)
+	b := looktest.NewBook(t, l, time.Now())
+	first := b.Start("/root", "The first", "true")
+	first.Exit(0)
+	for range 3 * transcriptRows {
+		b.Start("/root", "", "true").Exit(0)
+	}
+	b.Sync()
+	s := serve(t, Options{Ledger: l})
+	c := enter(t, s)
+	_, page := get(t, c, s.base()+"/?q=The+first&open="+first.ID)
+	at := strings.Index(page, "/s/"+b.Session+"?row=")
+	if at < 0 {
+		t.Fatalf("there is no way to the entry:\n%s", page)
+	}
+	origin, _, _ := strings.Cut(page[at:], `"`)
+	_, page = get(t, c, s.base()+origin)
+	mustHave(t, page, `id="r-`+first.ID+`"`, "page 4 of 4")
+}

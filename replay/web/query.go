@@ -30,6 +30,8 @@ type Query struct {
 	At uint64
 	// From is an output offset in bytes; -1 is the last page.
 	From int64
+	// Row is the sequence of a transcript's row, whose page is shown.
+	Row uint64
 }
 
 // parseQuery reads an address. What it does not understand is left out.
@@ -43,6 +45,9 @@ func parseQuery(path string, v url.Values) Query {
 	}
 	if n, err := strconv.ParseUint(v.Get("at"), 10, 64); err == nil {
 		q.At = n
+	}
+	if n, err := strconv.ParseUint(v.Get("row"), 10, 64); err == nil {
+		q.Row = n
 	}
 	if n, err := strconv.ParseInt(v.Get("from"), 10, 64); err == nil && n >= 0 {
 		q.From = n
@@ -69,6 +74,9 @@ func (q Query) values() url.Values {
 	if q.At > 0 {
 		v.Set("at", strconv.FormatUint(q.At, 10))
 	}
+	if q.Row > 0 {
+		v.Set("row", strconv.FormatUint(q.Row, 10))
+	}
 	if q.From >= 0 {
 		v.Set("from", strconv.FormatInt(q.From, 10))
 	}
@@ -88,6 +96,11 @@ func (q Query) Events() string { return q.at("/live" + q.path) } //nolint:revive
 
 // To is another page as of the same moment, without the choices of this one.
 func (q Query) To(path string) string { return Query{At: q.At, Page: 1, From: -1}.at(path) }
+
+// Origin is the place of an execution in its session's transcript.
+func (q Query) Origin(session, execution string, seq uint64) string {
+	return Query{At: q.At, Page: 1, From: -1, Row: seq}.at("/s/"+session) + "#r-" + execution
+}
 
 // Toggle opens the inspector of an execution, or closes it if it is open.
 func (q Query) Toggle(id string, pinned bool) string {
@@ -112,7 +125,7 @@ func (q Query) Showing(show string) string {
 
 // Turn is another page of the list.
 func (q Query) Turn(page int) string {
-	q.Page, q.Open, q.Pinned = page, "", false
+	q.Page, q.Row, q.Open, q.Pinned = page, 0, "", false
 	return q.Here()
 }
 

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"net/http"
+	"slices"
 	"sync"
 	"time"
 
@@ -80,7 +81,7 @@ func (s *Server) session(ctx context.Context, r *http.Request, q Query) (view, e
 	if err != nil {
 		return nil, err
 	}
-	v.Page, v.Pages = q.Page, max((len(rows)+transcriptRows-1)/transcriptRows, 1)
+	v.Page, v.Pages = pageOf(rows, q), max((len(rows)+transcriptRows-1)/transcriptRows, 1)
 	to := max(len(rows)-(v.Page-1)*transcriptRows, 0)
 	rows = rows[max(to-transcriptRows, 0):to]
 	found := false
@@ -108,6 +109,15 @@ func (s *Server) session(ctx context.Context, r *http.Request, q Query) (view, e
 	}
 	s.fillInspector(ctx, opened(calls), q, moment)
 	return v, nil
+}
+
+// pageOf is the page of the row that is asked for, or the page that is.
+func pageOf(rows []projections.Row, q Query) int {
+	i := slices.IndexFunc(rows, func(r projections.Row) bool { return r.Seq == q.Row })
+	if q.Row == 0 || i < 0 {
+		return q.Page
+	}
+	return (len(rows)-1-i)/transcriptRows + 1
 }
 
 // draw makes the timeline of the newest executions.

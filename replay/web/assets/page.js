@@ -30,7 +30,6 @@
     if (stream) stream.remove(); // a new one connects
     htmx.ajax("GET", location.pathname + location.search, { target: "#main", select: "#main", swap: "morph:outerHTML" });
   };
-  addEventListener("popstate", () => reload());
 
   // A hand on the slider is not moved.
   let touched = 0;
@@ -134,6 +133,7 @@
     g: () => { going = true; setTimeout(() => { going = false; }, 1500); },
     o: () => press("o"),
     p: () => press("p"),
+    t: () => press("t"),
     Escape: () => {
       const open = $(".row.is-open > .line");
       if (press("Escape") && open) open.focus();
