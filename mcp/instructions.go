@@ -5,6 +5,7 @@ const instructions = `yieldlog runs shell commands and keeps everything they pri
 
 - exec answers at once when the command ends within yield_ms (default 5 s). A longer command keeps running: the answer says "backgrounded" and has its process_id.
 - Then wait (blocks until the end, at most 55 s a call), read (output so far), write (its stdin), or stop it. Prefer one wait to many reads.
+- The end of a backgrounded command is told once: by the wait or read that shows it, or in the mailbox. "unread" in an answer says that there is mail: call mailbox. monitor sends a command's lines there as they come.
 - Do not use & or nohup: run the command itself, with a small yield_ms.
 - Declare side_effects honestly; ["NONE"] is for commands that only look, and those run side by side. Others take turns until they end or yield.
 - A non-zero exit is status "completed" with its exit_code. "outcome" says what the end means. failed_to_start means that nothing ran: the error says why and what to do instead.

@@ -43,8 +43,8 @@ func liveServer(t *testing.T, change func(*producers.Config)) *Server {
 func serverOn(t *testing.T, l *ledger.Ledger, cfg producers.Config) (s *Server, end func()) {
 	t.Helper()
 	ctx := context.Background()
-	processes, feed := projections.NewProcesses(), NewFeed()
-	engine := replay.NewEngine(processes, feed)
+	processes, mailboxes, feed := projections.NewProcesses(), projections.NewMailbox(), NewFeed()
+	engine := replay.NewEngine(processes, mailboxes, feed)
 	t.Cleanup(l.Tap(engine.Apply))
 	session, err := producers.OpenSession(ctx, l, cfg, events.Opened{Program: "mcp", Version: "test"})
 	if err != nil {
@@ -59,7 +59,7 @@ func serverOn(t *testing.T, l *ledger.Ledger, cfg producers.Config) (s *Server, 
 	}
 	t.Cleanup(end)
 	return New(Options{
-		Version: "test", Session: session, Facts: engine, Processes: processes, Feed: feed,
+		Version: "test", Session: session, Facts: engine, Processes: processes, Mailboxes: mailboxes, Feed: feed,
 		Pages: func(ctx context.Context, session, execution string, r replay.PageRequest) (replay.Page, error) {
 			return replay.ReadPage(ctx, l, session, execution, r)
 		},

@@ -16,6 +16,9 @@ import (
 const (
 	outputTemplate     = "yieldlog://execution/{id}/output"
 	transcriptTemplate = "yieldlog://session/{id}/transcript"
+	mailboxTemplate    = "yieldlog://mailbox{+owner}"
+	// listedMail is how many records a mailbox resource shows, the newest.
+	listedMail = 1000
 	// maxResource bounds what one read returns, in bytes of output. More is read
 	// in pages, with the read tool.
 	maxResource = 16 << 20
@@ -37,6 +40,11 @@ func (s *Server) addResources() {
 	s.protocol.AddResourceTemplate(mcpgo.NewResourceTemplate(outputTemplate, "output",
 		mcpgo.WithTemplateDescription("The full output of a command, one part for each stream"),
 		mcpgo.WithTemplateMIMEType("text/plain")), s.readOutput)
+	if s.opts.Mailboxes != nil {
+		s.protocol.AddResourceTemplate(mcpgo.NewResourceTemplate(mailboxTemplate, "mailbox",
+			mcpgo.WithTemplateDescription("An owner's mail, read and unread, one line a record. Reading it here acknowledges nothing."),
+			mcpgo.WithTemplateMIMEType("text/plain")), s.readMailbox)
+	}
 	if s.opts.Transcript == nil {
 		return
 	}
@@ -62,6 +70,12 @@ func (s *Server) listResources() map[string]mcpgoserver.ServerResource {
 		put(transcriptURI(session), "Transcript of this session", s.readTranscript)
 	}
 	s.opts.Facts.View(func() {
+		if s.opts.Mailboxes != nil {
+			put(mailboxURI(events.RootOwner), "Mailbox of "+events.RootOwner, s.readMailbox)
+			for _, r := range s.opts.Mailboxes.List(session, "") {
+				put(mailboxURI(r.Owner), "Mailbox of "+r.Owner, s.readMailbox)
+			}
+		}
 		for p := range s.opts.Processes.All() {
 			if len(list) > listedResources {
 				return
@@ -127,6 +141,26 @@ func (s *Server) wholeStream(ctx context.Context, p projections.Process, stream 
 		from = page.Next
 	}
 	return b.String(), nil
+}
+
+// readMailbox answers for a mailbox resource. People look: nobody is told.
+func (s *Server) readMailbox(_ context.Context, r mcpgo.ReadResourceRequest) ([]mcpgo.ResourceContents, error) {
+	uri := r.Params.URI
+	owner, ok := strings.CutPrefix(uri, mailboxURI(""))
+	if !ok || !strings.HasPrefix(owner, "/") {
+		return nil, fmt.Errorf("no mailbox at %s: %w", uri, mcpgoserver.ErrResourceNotFound)
+	}
+	var list []projections.Record
+	s.opts.Facts.View(func() { list = s.opts.Mailboxes.List(s.opts.Session.ID(), owner) })
+	var b strings.Builder
+	for _, m := range list[max(0, len(list)-listedMail):] {
+		state := "unread"
+		if m.State == projections.MailAcknowledged {
+			state = "told by " + m.By
+		}
+		fmt.Fprintf(&b, "%s %s  %s\n", m.At.UTC().Format("15:04:05.000"), m.Notice, state)
+	}
+	return []mcpgo.ResourceContents{mcpgo.TextResourceContents{URI: uri, MIMEType: "text/plain", Text: b.String()}}, nil
 }
 
 // readTranscript answers for a transcript resource.

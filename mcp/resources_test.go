@@ -3,6 +3,7 @@ package mcp
 import (
 	"encoding/json"
 	"slices"
+	"strconv"
 	"strings"
 	"testing"
 )
@@ -37,7 +38,7 @@ func TestResources(t *testing.T) {
 	for _, r := range list.Resources {
 		uris = append(uris, r.URI)
 	}
-	if len(uris) != 2 || !slices.Contains(uris, outputURI(id)) {
+	if len(uris) != 3 || !slices.Contains(uris, outputURI(id)) {
 		t.Fatalf("listed: %v", list)
 	}
 	var output resourceContents
@@ -69,5 +70,41 @@ func TestSubscribersHearOfChanges(t *testing.T) {
 		if r.Method == "notifications/resources/updated" && strings.Contains(string(r.Params), outputURI(id)) {
 			return
 		}
+	}
+}
+
+func TestMailboxResource(t *testing.T) {
+	c := newCaller(t, liveServer(t, nil))
+	uri := mailboxURI("/root")
+	c.ask("resources/subscribe", `{"uri":"`+uri+`"}`, new(struct{}))
+	id := c.yields("true", "name", "build")
+	c.send(toolCall(1000, "write", `{"process_id":"`+id+`","input":"","close_stdin":true}`))
+	for {
+		if r := c.next(); r.Method == "notifications/resources/updated" && strings.Contains(string(r.Params), uri) {
+			break
+		}
+	}
+	c.arrives("/root", id)
+	read := func() string {
+		var got resourceContents
+		c.id++
+		c.send(request(c.id, "resources/read", `{"uri":"`+uri+`"}`))
+		for {
+			r := c.next()
+			if string(r.ID) == strconv.Itoa(c.id) {
+				if err := json.Unmarshal(r.Result, &got); err != nil {
+					t.Fatal(err)
+				}
+				return got.Contents[0].Text
+			}
+		}
+	}
+	for range 2 { // looking acknowledges nothing
+		if text := read(); !strings.Contains(text, `Background command "build" completed`) || !strings.HasSuffix(text, "unread\n") {
+			t.Errorf("the mailbox: %q", text)
+		}
+	}
+	if n := len(c.server.opts.Session.Unread("/root")); n != 1 {
+		t.Errorf("%d unread", n)
 	}
 }

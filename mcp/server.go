@@ -39,6 +39,8 @@ type Options struct {
 	// Facts and Processes are the projections, the second driven by the first.
 	Facts     Facts
 	Processes *projections.Processes
+	// Mailboxes, driven by Facts too, makes the mailbox resources; nil offers none.
+	Mailboxes *projections.Mailbox
 	// Feed, driven by Facts too, feeds what clients are told unasked: progress,
 	// and that a resource changed. nil tells nothing.
 	Feed *Feed

@@ -51,7 +51,8 @@ func (a *app) serveMCP(ctx context.Context, address, fork string) (err error) {
 		return err
 	}
 	feed := mcp.NewFeed()
-	v, err := a.openLive(ctx, cfg, "mcp", feed)
+	mailboxes := projections.NewMailbox()
+	v, err := a.openLive(ctx, cfg, "mcp", feed, mailboxes)
 	if err != nil {
 		return err
 	}
@@ -72,7 +73,7 @@ func (a *app) serveMCP(ctx context.Context, address, fork string) (err error) {
 		}
 	}
 	server := mcp.New(mcp.Options{
-		Version: buildVersion(), Session: v.session, Facts: v.engine, Processes: v.processes, Feed: feed,
+		Version: buildVersion(), Session: v.session, Facts: v.engine, Processes: v.processes, Mailboxes: mailboxes, Feed: feed,
 		Pages: func(ctx context.Context, session, execution string, r replay.PageRequest) (replay.Page, error) {
 			return replay.ReadPage(ctx, v.recent, session, execution, r)
 		},
