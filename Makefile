@@ -2,7 +2,7 @@
 
 GOLANGCI = github.com/golangci/golangci-lint/v2/cmd/golangci-lint@v2.15.0
 
-.PHONY: all build install test race lint fmt fuzz cross crash bench bench-peers ci clean
+.PHONY: all build install test race lint fmt fuzz cross crash bench bench-page bench-peers ci clean
 
 all: build test lint
 
@@ -36,6 +36,9 @@ crash: ## the crash suite, for as long as it takes (CI runs three rounds)
 
 bench: ## the budgets of docs/performance.md, on a machine at rest
 	go run ./bench
+
+bench-page: ## the page with 10,000 executions and a flood
+	go test ./replay/web -run TestBrowserIsQuick -measure -v -count=1
 
 bench-peers: ## the same, beside YieldShell (PyPI) and Desktop Commander (npm)
 	pip install --quiet yieldshell-mcp

