@@ -107,7 +107,27 @@ func (h *host) openChecked(ctx context.Context, names []string) error {
 	if err := checkStreams(ctx, h.js, h.marker, names); err != nil {
 		return err
 	}
-	return h.adopt(names)
+	if err := h.adopt(names); err != nil {
+		return err
+	}
+	return h.dropGivenUp(ctx)
+}
+
+// dropGivenUp deletes what a pack that was cut off left beside what counts.
+func (h *host) dropGivenUp(ctx context.Context) error {
+	ents, err := os.ReadDir(h.dir.streams())
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return fmt.Errorf("listing streams: %w", err)
+	}
+	for _, e := range ents {
+		if !givenUp(h.marker, e.Name()) {
+			continue
+		}
+		if err := h.deleteStream(ctx, e.Name()); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // offer makes the missing streams of a new ledger, and tells the others where to

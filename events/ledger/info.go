@@ -1,6 +1,7 @@
 package ledger
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"slices"
@@ -23,7 +24,8 @@ type Info struct {
 	Bytes    int64 `json:"bytes"`
 	MaxBytes int64 `json:"max_bytes"`
 	Free     int64 `json:"free"`
-	// Streams is the lifecycle stream and the output segments, oldest first.
+	// Streams is the lifecycle stream and the output segments, oldest first. A
+	// segment that is being packed stands there beside its unfinished twin.
 	Streams []StreamInfo `json:"streams"`
 }
 
@@ -74,6 +76,8 @@ func (l *Ledger) streams(ctx context.Context) ([]StreamInfo, error) {
 			FirstSeq: s.State.FirstSeq, LastSeq: s.State.LastSeq, First: s.State.FirstTime, Last: s.State.LastTime,
 		})
 	}
-	slices.SortFunc(all, func(a, b StreamInfo) int { return strings.Compare(a.Name, b.Name) })
+	slices.SortFunc(all, func(a, b StreamInfo) int {
+		return cmp.Or(cmp.Compare(segmentNumber(a.Name), segmentNumber(b.Name)), strings.Compare(a.Name, b.Name))
+	})
 	return all, list.Err()
 }

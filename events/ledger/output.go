@@ -15,43 +15,101 @@ import (
 // Output is the output events of an execution, in offset order, trimmed to
 // [from, to); to < 0 means the end as it is now. Bytes that were pruned are
 // missing: the first event then begins after from. It costs what it returns and
-// a few lookups, wherever from is.
+// a few lookups, wherever from is. Packed output comes as it was appended.
 func (l *Ledger) Output(ctx context.Context, session, execution string, from, to int64) iter.Seq2[events.Event, error] {
 	return func(yield func(events.Event, error) bool) {
-		if to >= 0 && from >= to {
-			return
-		}
-		subject := events.Filter{Session: session, Class: events.ClassOutput, ID: execution}.Subject()
-		segs := l.store.segments()
-		start, seq := 0, uint64(1)
-		if p, ok := l.positions.before(execution, from); ok {
-			if i := slices.Index(segs, p.segment); i >= 0 {
-				start, seq = i, p.seq
-			}
-		}
-		for i := start; i < len(segs); i++ {
-			done, err := l.outputOf(ctx, segs[i], subject, seq, from, to, yield)
-			if errors.Is(err, errStopped) {
-				return
-			}
+		for c, err := range l.pieces(ctx, session, execution, from, to) {
 			if err != nil {
 				yield(events.Event{}, err)
 				return
 			}
-			if done {
+			e, err := decode(c.Raw)
+			if err != nil {
+				yield(events.Event{}, fmt.Errorf("segment %s: %w", c.segment, err))
 				return
 			}
-			seq = 1
+			for e := range events.Unpack(e) {
+				o, ok := e.Body.(events.Output)
+				if !ok || o.End() <= from {
+					continue
+				}
+				if to >= 0 && o.Offset >= to {
+					return
+				}
+				e.Body = trim(o, from, to)
+				if !yield(e, nil) {
+					return
+				}
+				from = o.End() // a twin's chunks may begin before it
+			}
+		}
+	}
+}
+
+// A piece is an output message and the segment that it was read from.
+type piece struct {
+	Raw
+	segment string
+}
+
+// pieces is the output messages of an execution that hold bytes of [from, to),
+// in offset order. When a segment is packed meanwhile, they go on in its twin,
+// with the message that holds the next byte.
+func (l *Ledger) pieces(ctx context.Context, session, execution string, from, to int64) iter.Seq2[piece, error] {
+	return func(yield func(piece, error) bool) {
+		if to >= 0 && from >= to {
+			return
+		}
+		w := walk{
+			l: l, execution: execution, next: from, to: to, yield: yield,
+			subject: events.Filter{Session: session, Class: events.ClassOutput, ID: execution}.Subject(),
+		}
+		err := errMoved
+		for errors.Is(err, errMoved) {
+			err = w.pass(ctx)
+		}
+		if err != nil && !errors.Is(err, errStopped) {
+			yield(piece{}, err)
 		}
 	}
 }
 
 var errStopped = errors.New("the reader stopped")
 
-// outputOf yields what one segment holds of [from, to). done says that nothing
-// beyond it can be asked for.
-func (l *Ledger) outputOf(ctx context.Context, segment, subject string, seq uint64, from, to int64, yield func(events.Event, error) bool) (done bool, err error) {
-	seq, err = l.seek(ctx, segment, subject, seq, from)
+// A walk goes through the segments once, or again when one moved.
+type walk struct {
+	l                  *Ledger
+	subject, execution string
+	next, to           int64 // next is the first offset that was not handed on
+	yield              func(piece, error) bool
+}
+
+func (w *walk) pass(ctx context.Context) error {
+	segs := w.l.store.segments()
+	start, seq := 0, uint64(1)
+	if p, ok := w.l.positions.before(w.execution, w.next); ok {
+		if i := slices.Index(segs, p.segment); i >= 0 {
+			start, seq = i, p.seq
+		}
+	}
+	for _, segment := range segs[start:] {
+		done, err := w.read(ctx, segment, seq)
+		if done || err != nil {
+			return err
+		}
+		// A segment that was deleted meanwhile ends early.
+		if !w.l.store.counts(segment) {
+			return errMoved
+		}
+		seq = 1
+	}
+	return nil
+}
+
+// read hands on what one segment holds. done says that nothing beyond it can be
+// asked for.
+func (w *walk) read(ctx context.Context, segment string, seq uint64) (done bool, err error) {
+	seq, err = w.l.seek(ctx, segment, w.subject, seq, w.next)
 	if errors.Is(err, errNoMessage) {
 		return false, nil
 	}
@@ -59,34 +117,28 @@ func (l *Ledger) outputOf(ctx context.Context, segment, subject string, seq uint
 		return false, err
 	}
 	fetch := batchBytes
-	if to >= 0 {
-		fetch = int(min(max(to-from, leastFetch), batchBytes))
+	if w.to >= 0 {
+		fetch = int(min(max(w.to-w.next, leastFetch), batchBytes))
 	}
-	for r, err := range l.scan(ctx, segment, subject, seq, fetch) {
+	for r, err := range w.l.scan(ctx, segment, w.subject, seq, fetch) {
 		if err != nil {
 			return false, err
 		}
 		start, end, ok := events.OutputSpan(r.Message)
-		if ok && end <= from {
+		if ok && end <= w.next {
 			continue
 		}
-		if ok && to >= 0 && start >= to {
+		if ok && w.to >= 0 && start >= w.to {
 			return true, nil
 		}
-		e, err := decode(r)
-		if err != nil {
-			return false, fmt.Errorf("segment %s: %w", segment, err)
+		if ok {
+			w.l.positions.note(w.execution, position{offset: start, end: end, segment: segment, seq: r.Seq})
 		}
-		o, ok := e.Body.(events.Output)
-		if !ok {
-			continue
-		}
-		l.positions.note(e.Subject, position{offset: o.Offset, end: o.End(), segment: segment, seq: r.Seq})
-		e.Body = trim(o, from, to)
-		if !yield(e, nil) {
+		if !w.yield(piece{Raw: r, segment: segment}, nil) {
 			return false, errStopped
 		}
-		if to >= 0 && o.End() >= to {
+		w.next = max(w.next, end)
+		if ok && w.to >= 0 && end >= w.to {
 			return true, nil
 		}
 	}
@@ -147,19 +199,30 @@ func (l *Ledger) seek(ctx context.Context, segment, subject string, seq uint64, 
 
 // outputStored reports whether a chunk whose acknowledgement was lost is stored.
 func (l *Ledger) outputStored(ctx context.Context, e events.Event, o events.Output) (bool, uint64, error) {
-	subject := events.Filter{Session: e.Session, Class: events.ClassOutput, ID: e.Subject}.Subject()
-	for _, segment := range slices.Backward(l.store.segments()) {
-		r, err := l.last(ctx, segment, subject)
-		if errors.Is(err, errNoMessage) {
-			continue
-		}
-		if err != nil {
-			return false, 0, err
-		}
-		_, end, ok := events.OutputSpan(r.Message)
-		return ok && end >= o.End(), r.Seq, nil
+	r, err := l.lastOutput(ctx, e.Session, e.Subject)
+	if errors.Is(err, errNoMessage) {
+		return false, 0, nil
 	}
-	return false, 0, nil
+	if err != nil {
+		return false, 0, err
+	}
+	_, end, ok := events.OutputSpan(r.Message)
+	return ok && end >= o.End(), r.Seq, nil
+}
+
+// lastOutput is the newest output message of an execution, or errNoMessage.
+func (l *Ledger) lastOutput(ctx context.Context, session, execution string) (r Raw, err error) {
+	subject := events.Filter{Session: session, Class: events.ClassOutput, ID: execution}.Subject()
+	err = errMoved
+	for errors.Is(err, errMoved) {
+		r, err = Raw{}, errNoMessage
+		for _, segment := range slices.Backward(l.store.segments()) {
+			if r, err = l.last(ctx, segment, subject); !errors.Is(err, errNoMessage) {
+				break
+			}
+		}
+	}
+	return r, err
 }
 
 // Positions remember where chunks are, so that a page is found without a
@@ -196,6 +259,7 @@ func (p *positions) note(execution string, at position) {
 	}
 	i := sort.Search(len(list), func(i int) bool { return list[i].offset >= at.offset })
 	if i < len(list) && list[i].offset == at.offset {
+		list[i] = at // its segment may have been packed
 		return
 	}
 	list = slices.Insert(list, i, at)

@@ -2,7 +2,9 @@ package ledger
 
 import (
 	"context"
+	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 
@@ -77,11 +79,15 @@ func (l *Ledger) prune(ctx context.Context, reason string, note NotePruned, goes
 	if err != nil {
 		return r, fmt.Errorf("pruning: %w", err)
 	}
+	live := l.store.segments() // not the twin that a pack is writing
 	for _, s := range i.Streams {
-		if !isSegment(s.Name) || !s.Sealed || !goes(i, s) {
+		if !slices.Contains(live, s.Name) || !s.Sealed || !goes(i, s) {
 			continue
 		}
 		n, err := l.pruneSegment(ctx, s.Name, reason, note)
+		if errors.Is(err, errMoved) { // packed meanwhile
+			n, err = l.pruneSegment(ctx, twinName(s.Name), reason, note)
+		}
 		if err != nil {
 			return r, fmt.Errorf("pruning segment %s: %w", s.Name, err)
 		}
@@ -116,33 +122,46 @@ type span struct {
 
 // spans lists the executions that have output in a segment.
 func (l *Ledger) spans(ctx context.Context, name string) ([]span, error) {
-	info, err := patiently(ctx, l, func(ctx context.Context) (*jetstream.StreamInfo, error) {
-		s, err := l.store.js.Stream(ctx, name)
-		if err != nil {
-			return nil, err
-		}
-		return s.Info(ctx, jetstream.WithSubjectFilter(events.Filter{Class: events.ClassOutput}.Subject()))
-	})
+	list, err := l.executions(ctx, name)
 	if err != nil {
 		return nil, err
 	}
-	seen := map[events.Filter]bool{}
 	var all []span
+	for _, f := range list {
+		sp, err := l.span(ctx, name, f)
+		if err != nil {
+			return nil, err
+		}
+		all = append(all, sp)
+	}
+	return all, nil
+}
+
+// executions selects the executions that have output in a segment, each once.
+func (l *Ledger) executions(ctx context.Context, segment string) ([]events.Filter, error) {
+	info, err := patiently(ctx, l, func(ctx context.Context) (*jetstream.StreamInfo, error) {
+		s, err := l.store.js.Stream(ctx, segment)
+		if err != nil {
+			return nil, l.unlessMoved(segment, err)
+		}
+		i, err := s.Info(ctx, jetstream.WithSubjectFilter(events.Filter{Class: events.ClassOutput}.Subject()))
+		return i, l.unlessMoved(segment, err)
+	})
+	if err != nil {
+		return nil, fmt.Errorf("listing the executions in %s: %w", segment, err)
+	}
+	seen := map[events.Filter]bool{}
+	var all []events.Filter
 	for subject := range info.State.Subjects {
 		t := strings.Split(subject, ".")
 		if len(t) != 5 {
 			continue // no event's: nothing to tell about it
 		}
 		f := events.Filter{Session: t[1], Class: events.ClassOutput, ID: t[3]}
-		if seen[f] {
-			continue // another kind of the same execution
+		if !seen[f] { // not another kind of the same execution
+			seen[f] = true
+			all = append(all, f)
 		}
-		seen[f] = true
-		sp, err := l.span(ctx, name, f)
-		if err != nil {
-			return nil, err
-		}
-		all = append(all, sp)
 	}
 	return all, nil
 }

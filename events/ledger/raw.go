@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"iter"
-	"slices"
 	"strings"
 
 	"github.com/nats-io/nats.go"
@@ -19,24 +18,47 @@ var ErrChain = errors.New("the message does not follow the session's last event"
 // transportPrefix begins the headers that belong to the store, not to the event.
 const transportPrefix = "Nats-"
 
-// OutputRaw is the output messages of an execution as they are stored, in
-// offset order, beginning with the one that holds the offset from.
+// OutputRaw is the output messages of an execution as they were appended, in
+// offset order, beginning with the one that holds the offset from. Those that
+// were packed are made anew: with the same bytes at the same offsets, and
+// readable for a yieldlog that does not pack.
 func (l *Ledger) OutputRaw(ctx context.Context, session, execution string, from int64) iter.Seq2[Raw, error] {
 	return func(yield func(Raw, error) bool) {
-		subject := events.Filter{Session: session, Class: events.ClassOutput, ID: execution}.Subject()
-		for _, segment := range l.store.segments() {
-			seq, err := l.seek(ctx, segment, subject, 1, from)
-			if errors.Is(err, errNoMessage) {
-				continue
-			}
+		for c, err := range l.pieces(ctx, session, execution, from, -1) {
 			if err != nil {
 				yield(Raw{}, err)
 				return
 			}
-			for r, err := range l.scan(ctx, segment, subject, seq, batchBytes) {
+			for r, err := range unpackRaw(c.Raw) {
+				_, end, ok := events.OutputSpan(r.Message)
+				if err == nil && ok && end <= from {
+					continue
+				}
 				if !yield(r, err) || err != nil {
 					return
 				}
+				from = max(from, end)
+			}
+		}
+	}
+}
+
+// unpackRaw is the messages that a packed one holds, and any other itself.
+func unpackRaw(r Raw) iter.Seq2[Raw, error] {
+	return func(yield func(Raw, error) bool) {
+		if !strings.HasSuffix(r.Subject, "."+string(events.KindPacked)) {
+			yield(r, nil)
+			return
+		}
+		e, err := decode(r)
+		if _, ok := e.Body.(events.Packed); !ok || err != nil {
+			yield(r, err)
+			return
+		}
+		for e := range events.Unpack(e) {
+			m, err := events.Encode(e)
+			if !yield(Raw{Seq: r.Seq, Message: m}, err) || err != nil {
+				return
 			}
 		}
 	}
@@ -45,20 +67,15 @@ func (l *Ledger) OutputRaw(ctx context.Context, session, execution string, from 
 // OutputEnd is the offset after the last stored byte of an execution's output,
 // 0 when there is none.
 func (l *Ledger) OutputEnd(ctx context.Context, session, execution string) (int64, error) {
-	subject := events.Filter{Session: session, Class: events.ClassOutput, ID: execution}.Subject()
-	for _, segment := range slices.Backward(l.store.segments()) {
-		r, err := l.last(ctx, segment, subject)
-		if errors.Is(err, errNoMessage) {
-			continue
-		}
-		if err != nil {
-			return 0, err
-		}
-		if _, end, ok := events.OutputSpan(r.Message); ok {
-			return end, nil
-		}
+	r, err := l.lastOutput(ctx, session, execution)
+	if errors.Is(err, errNoMessage) {
+		return 0, nil
 	}
-	return 0, nil
+	if err != nil {
+		return 0, err
+	}
+	_, end, _ := events.OutputSpan(r.Message)
+	return end, nil
 }
 
 // Portable is the message without what the store added to it: as it may go to

@@ -26,6 +26,19 @@ var everything = events.Filter{}.Subject()
 
 var errNoMessage = errors.New("no such message")
 
+// errMoved says that a segment does not count any more: it was pruned, or its
+// packed twin took its place. What is read is looked for again, from the offset
+// that was reached.
+var errMoved = errors.New("the segment was packed or pruned")
+
+// unlessMoved is the error of a read, or errMoved when the segment went.
+func (l *Ledger) unlessMoved(stream string, err error) error {
+	if err != nil && isSegment(stream) && !l.store.counts(stream) {
+		return errMoved
+	}
+	return err
+}
+
 // Raw is a stored message with its sequence in its stream: the exact bytes,
 // whatever its kind.
 type Raw struct {
@@ -107,6 +120,7 @@ func (l *Ledger) scan(ctx context.Context, stream, subject string, from uint64, 
 			if next > began {
 				progress = time.Now()
 			}
+			err = l.unlessMoved(stream, err)
 			switch {
 			case err == nil && more:
 			case err == nil:
@@ -157,9 +171,10 @@ func (l *Ledger) last(ctx context.Context, stream, subject string) (Raw, error) 
 	m, err := patiently(ctx, l, func(ctx context.Context) (*jetstream.RawStreamMsg, error) {
 		s, err := l.store.js.Stream(ctx, stream)
 		if err != nil {
-			return nil, err
+			return nil, l.unlessMoved(stream, err)
 		}
-		return s.GetLastMsgForSubject(ctx, subject)
+		m, err := s.GetLastMsgForSubject(ctx, subject)
+		return m, l.unlessMoved(stream, err)
 	})
 	if errors.Is(err, jetstream.ErrMsgNotFound) {
 		return Raw{}, errNoMessage
@@ -176,18 +191,18 @@ func (l *Ledger) next(ctx context.Context, stream, subject string, from uint64) 
 		batch, err := jetstreamext.GetBatch(ctx, l.store.js, stream, 1,
 			jetstreamext.GetBatchSeq(max(from, 1)), jetstreamext.GetBatchSubject(subject))
 		if err != nil {
-			return Raw{}, err
+			return Raw{}, l.unlessMoved(stream, err)
 		}
 		for m, err := range batch {
 			if errors.Is(err, jetstreamext.ErrNoMessages) {
 				break
 			}
 			if err != nil {
-				return Raw{}, err
+				return Raw{}, l.unlessMoved(stream, err)
 			}
 			return raw(m), nil
 		}
-		return Raw{}, errNoMessage
+		return Raw{}, l.unlessMoved(stream, errNoMessage)
 	})
 	if err != nil && !errors.Is(err, errNoMessage) {
 		err = fmt.Errorf("reading %s: %w", stream, err)

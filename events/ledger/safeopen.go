@@ -79,7 +79,7 @@ func streamNames(dir stateDir, m *marker) ([]string, error) {
 		return nil, fmt.Errorf("listing streams: %w", err)
 	}
 	for _, e := range ents {
-		if m.has(e.Name()) || !e.IsDir() || strings.HasPrefix(e.Name(), ".") {
+		if m.has(e.Name()) || !e.IsDir() || strings.HasPrefix(e.Name(), ".") || givenUp(m, e.Name()) {
 			continue
 		}
 		// A stream whose creation was cut off before its description was written holds nothing.
@@ -88,6 +88,12 @@ func streamNames(dir stateDir, m *marker) ([]string, error) {
 		}
 	}
 	return names, nil
+}
+
+// givenUp reports whether a stream on disk does not count because its twin does:
+// a pack was cut off before or after the marker named the packed one.
+func givenUp(m *marker, name string) bool {
+	return isSegment(name) && !m.has(name) && m.has(twinName(name))
 }
 
 // repairHint is what to do about damage inside a block.

@@ -4,17 +4,25 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"os"
 	"path/filepath"
-	"slices"
+	"strconv"
 	"strings"
 
 	"github.com/nats-io/nats.go/jetstream"
 )
 
-func isSegment(name string) bool { return strings.HasPrefix(name, segmentPrefix) }
+func isPacked(name string) bool { return strings.HasPrefix(name, packedPrefix) }
 
-func segmentNumber(name string) (n int) {
-	_, _ = fmt.Sscanf(name, segmentPrefix+"%d", &n)
+func isSegment(name string) bool { return strings.HasPrefix(name, segmentPrefix) || isPacked(name) }
+
+// segmentNumber is the number that a segment and its packed twin share, and 0
+// for any other stream.
+func segmentNumber(name string) int {
+	n, err := strconv.Atoi(name[strings.IndexByte(name, '_')+1:])
+	if err != nil {
+		return 0
+	}
 	return n
 }
 
@@ -68,6 +76,15 @@ func (h *host) adjustLimit(ctx context.Context) error {
 // addStream creates a stream, makes its files durable and names it in the
 // marker, in that order.
 func (h *host) addStream(ctx context.Context, name string) error {
+	if err := h.makeStream(ctx, name); err != nil {
+		return err
+	}
+	h.marker.Streams = append(h.marker.Streams, name)
+	return h.dir.writeMarker(h.marker)
+}
+
+// makeStream creates a stream and makes its files durable.
+func (h *host) makeStream(ctx context.Context, name string) error {
 	if err := createStream(ctx, h.js, name, h.streamLimit(name)); err != nil {
 		return err
 	}
@@ -79,8 +96,7 @@ func (h *host) addStream(ctx context.Context, name string) error {
 	if err := h.syncStream(name); err != nil {
 		return fmt.Errorf("syncing stream %s: %w", name, err)
 	}
-	h.marker.Streams = append(h.marker.Streams, name)
-	return h.dir.writeMarker(h.marker)
+	return nil
 }
 
 // syncStream makes the files of a new stream durable, up to the store.
@@ -118,22 +134,48 @@ func (h *host) roll(ctx context.Context, bytes uint64) (uint64, error) {
 	return 0, sealStream(ctx, h.js, active)
 }
 
-// deleteSegment deletes a sealed segment whole, from the marker first.
-func (h *host) deleteSegment(ctx context.Context, name string) error {
-	if segs := h.marker.segments(); !slices.Contains(segs[:len(segs)-1], name) {
-		return nil // deleted already, or not sealed
-	}
-	m := &marker{Version: h.marker.Version, Missing: h.marker.Missing}
-	for _, s := range h.marker.Streams {
-		if s != name {
-			m.Streams = append(m.Streams, s)
+// sealed is the segment of a name, or its twin if that counts by now. ok is
+// false when it is deleted already, or not sealed.
+func (h *host) sealed(name string) (segment string, ok bool) {
+	segs := h.marker.segments()
+	for _, s := range segs[:max(len(segs)-1, 0)] {
+		if segmentNumber(s) == segmentNumber(name) {
+			return s, true
 		}
 	}
+	return "", false
+}
+
+// deleteSegment deletes a sealed segment whole, from the marker first.
+func (h *host) deleteSegment(ctx context.Context, name string) error {
+	name, ok := h.sealed(name)
+	if !ok {
+		return nil
+	}
+	if err := h.mark(func(m *marker) { m.drop(name) }); err != nil {
+		return err
+	}
+	return h.deleteStream(ctx, name)
+}
+
+// mark changes the marker: on disk first.
+func (h *host) mark(change func(*marker)) error {
+	m := h.marker.clone()
+	change(m)
 	if err := h.dir.writeMarker(m); err != nil {
 		return err
 	}
 	h.marker = m
+	return nil
+}
+
+// deleteStream deletes a stream that the marker does not name, if it is there,
+// and what a cut-off creation left of it.
+func (h *host) deleteStream(ctx context.Context, name string) error {
 	if err := h.js.DeleteStream(ctx, name); err != nil && !errors.Is(err, jetstream.ErrStreamNotFound) {
+		return fmt.Errorf("deleting segment %s: %w", name, err)
+	}
+	if err := os.RemoveAll(h.dir.stream(name)); err != nil {
 		return fmt.Errorf("deleting segment %s: %w", name, err)
 	}
 	return nil

@@ -19,6 +19,7 @@ import (
 //	streams.json      the streams that exist: the marker
 //	store/            JetStream's own
 //	sessions/ID.lock  locked by the process that writes session ID
+//	pack.lock         locked by the process that packs
 //	cursors/NAME.json where the reader NAME goes on; its .lock is locked by it
 //	aside-TIME/       copies of the streams during a careful open (copying-TIME/
 //	                  before they are whole, retired-TIME/ when the open was good)
@@ -35,6 +36,7 @@ func (d stateDir) marker() string           { return d.file("streams.json") }
 func (d stateDir) store() string            { return d.file("store") }
 func (d stateDir) sessions() string         { return d.file("sessions") }
 func (d stateDir) cursors() string          { return d.file("cursors") }
+func (d stateDir) packLock() string         { return d.file("pack.lock") }
 func (d stateDir) session(id string) string { return filepath.Join(d.sessions(), id+".lock") }
 
 // streams is where JetStream keeps the streams of the ledger's account.
@@ -52,11 +54,27 @@ type marker struct {
 	// Missing names the blocks, as STREAM/N, that a repair found missing: an
 	// open does not refuse for them again.
 	Missing []string `json:"missing,omitempty"`
+	// Dense names the sealed segments that stay as they are: packing does not
+	// make them smaller.
+	Dense []string `json:"dense,omitempty"`
+}
+
+func (m *marker) clone() *marker {
+	c := *m
+	c.Streams, c.Dense = slices.Clone(m.Streams), slices.Clone(m.Dense)
+	return &c
+}
+
+// drop takes a stream out.
+func (m *marker) drop(name string) {
+	is := func(s string) bool { return s == name }
+	m.Streams, m.Dense = slices.DeleteFunc(m.Streams, is), slices.DeleteFunc(m.Dense, is)
 }
 
 func (m *marker) has(name string) bool { return slices.Contains(m.Streams, name) }
 
-// segments lists the output segments, oldest first. The last one is active.
+// segments lists the output segments, oldest first: of each the raw stream or
+// the packed twin, whichever counts. The last one is active.
 func (m *marker) segments() []string {
 	var s []string
 	for _, n := range m.Streams {
@@ -64,7 +82,7 @@ func (m *marker) segments() []string {
 			s = append(s, n)
 		}
 	}
-	slices.Sort(s)
+	slices.SortFunc(s, func(a, b string) int { return segmentNumber(a) - segmentNumber(b) })
 	return s
 }
 

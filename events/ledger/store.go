@@ -173,6 +173,13 @@ func (s *store) onReconnect(*nats.Conn) {
 	}
 }
 
+// counts reports whether a segment holds its output still: it was not pruned,
+// and its packed twin did not take its place.
+func (s *store) counts(segment string) bool {
+	m, err := s.dir.readMarker()
+	return err != nil || m.has(segment)
+}
+
 // segments lists the output segments, oldest first.
 func (s *store) segments() []string {
 	m, err := s.dir.readMarker()

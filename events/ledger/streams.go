@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strings"
 	"time"
 
 	"github.com/nats-io/nats.go/jetstream"
@@ -14,6 +15,8 @@ import (
 const (
 	lifecycleStream = "LIFECYCLE"
 	segmentPrefix   = "OUTPUT_"
+	// packedPrefix begins the name of a segment's packed twin, which takes its place.
+	packedPrefix = "PACKED_"
 	// ingestRoot begins the subjects that are published to; what is stored and
 	// told to subscribers begins with [events.SubjectRoot].
 	ingestRoot = "ingest"
@@ -29,12 +32,21 @@ const (
 // segmentName is the name of the nth output segment, from 1.
 func segmentName(n int) string { return fmt.Sprintf("%s%06d", segmentPrefix, n) }
 
+// twinName is the packed twin of a raw segment, and the raw one of a twin.
+func twinName(segment string) string {
+	if n, ok := strings.CutPrefix(segment, packedPrefix); ok {
+		return segmentPrefix + n
+	}
+	return packedPrefix + strings.TrimPrefix(segment, segmentPrefix)
+}
+
 // ingestPrefix goes before an event's subject to publish it to one stream.
 func ingestPrefix(stream string) string { return ingestRoot + "." + stream + "." }
 
 // streamConfig is how a stream is made. Events come in under the stream's own
 // ingest subjects, are stored under theirs, and are told again once they are
-// stored. Discard new: a ledger refuses rather than forget.
+// stored; what is packed was told before. Discard new: a ledger refuses rather
+// than forget.
 func streamConfig(name string, maxBytes int64) jetstream.StreamConfig {
 	classes := []events.Class{events.ClassSession, events.ClassExecution, events.ClassMailbox}
 	if name != lifecycleStream {
@@ -47,11 +59,15 @@ func streamConfig(name string, maxBytes int64) jetstream.StreamConfig {
 	if name != lifecycleStream {
 		subjects = append(subjects, ingestPrefix(name)+segmentMark)
 	}
+	republish := &jetstream.RePublish{Source: events.SubjectRoot + ".>", Destination: events.SubjectRoot + ".>"}
+	if isPacked(name) {
+		republish = nil
+	}
 	return jetstream.StreamConfig{
 		Name:             name,
 		Subjects:         subjects,
 		SubjectTransform: &jetstream.SubjectTransformConfig{Source: ingestPrefix(name) + ">", Destination: ">"},
-		RePublish:        &jetstream.RePublish{Source: events.SubjectRoot + ".>", Destination: events.SubjectRoot + ".>"},
+		RePublish:        republish,
 		Storage:          jetstream.FileStorage,
 		Replicas:         1,
 		Retention:        jetstream.LimitsPolicy,
