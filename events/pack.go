@@ -34,7 +34,7 @@ type Packed struct {
 type Record struct {
 	// Stream is [KindStdout], [KindStderr] or [KindTTY].
 	Stream Kind
-	// Time is when the writer made the chunk, in microseconds.
+	// Time is when the writer made the chunk.
 	Time time.Time
 	Data []byte
 }
@@ -94,9 +94,9 @@ func encodePacked(at time.Time, p Packed, h map[string][]string) ([]byte, error)
 		}
 		b = append(b, byte(i))
 	}
-	last := at.UnixMicro()
+	last := at.UnixNano()
 	for _, r := range p.Records {
-		t := r.Time.UnixMicro()
+		t := r.Time.UnixNano()
 		b = binary.AppendVarint(b, t-last)
 		last = t
 	}
@@ -156,7 +156,7 @@ func decodePacked(m Message) (Body, error) {
 		return nil, fmt.Errorf("inflating packed output: %w", err)
 	}
 	p := Packed{Offset: off}
-	if p.Records, err = readRecords(b, at.UnixMicro(), size, get(m.Header, headerDigest)); err != nil {
+	if p.Records, err = readRecords(b, at.UnixNano(), size, get(m.Header, headerDigest)); err != nil {
 		return nil, err
 	}
 	return p, nil
@@ -184,8 +184,8 @@ func readRecords(b []byte, at int64, size int, sum string) ([]Record, error) {
 	for i := range list {
 		d, w := binary.Varint(b)
 		at += d
-		list[i].Time = time.UnixMicro(at).UTC()
-		if y := list[i].Time.Year(); w <= 0 || y < 0 || y > 9999 {
+		list[i].Time = time.Unix(0, at).UTC()
+		if w <= 0 {
 			return nil, errPacked
 		}
 		b = b[w:]
@@ -217,9 +217,9 @@ func readRecords(b []byte, at int64, size int, sum string) ([]Record, error) {
 }
 
 // Unpack is the output events of a packed one, in offset order, and any other
-// event itself. Each has the bytes, the place and, in microseconds, the time
-// that it was appended with; its id is made of the packed event's id and its
-// number, and its sequence is the packed event's.
+// event itself. Each has the bytes, the place and the time that it was appended
+// with; its id is made of the packed event's id and its number, and its sequence
+// is the packed event's.
 func Unpack(e Event) iter.Seq[Event] {
 	return func(yield func(Event) bool) {
 		p, ok := e.Body.(Packed)

@@ -25,7 +25,7 @@ func packedSample() Event {
 	p.Offset = 17
 	for i := range 200 {
 		kind := packedStreams[i/5%2]
-		p.Records = append(p.Records, Record{Stream: kind, Time: at.Add(time.Duration(i*i) * time.Microsecond), Data: fmt.Appendf(nil, "line %d of the output\n", i)})
+		p.Records = append(p.Records, Record{Stream: kind, Time: at.Add(time.Duration(i * i * 1013)), Data: fmt.Appendf(nil, "line %d of the output\n", i)})
 	}
 	p.Records = append(p.Records, Record{Stream: KindTTY, Time: at.Add(-time.Hour), Data: []byte("\x1b[0m\xff")})
 	return Event{ID: "01JE0000000000000000000177", Time: at, Session: "S", Owner: "/root", Subject: "E", Body: p}
@@ -64,9 +64,9 @@ func TestPackedBytesStayReadable(t *testing.T) {
 
 // TestPackedGoldenBytes holds the inflated bytes of a short message.
 func TestPackedGoldenBytes(t *testing.T) {
-	at := time.UnixMicro(1_000_000).UTC()
+	at := time.Unix(1, 0).UTC()
 	m, err := Encode(Event{ID: "x", Time: at, Session: "S", Subject: "E", Body: Packed{Records: []Record{
-		{KindStdout, at, []byte("out")}, {KindStderr, at.Add(300 * time.Microsecond), []byte("er")}, {KindTTY, at, nil},
+		{KindStdout, at, []byte("out")}, {KindStderr, at.Add(300), []byte("er")}, {KindTTY, at, nil},
 	}}})
 	if err != nil {
 		t.Fatal(err)
@@ -186,7 +186,6 @@ func TestDecodeBoundsPacked(t *testing.T) {
 		"too many records":   {body(append(binary.AppendUvarint([]byte{packedFormat}, MaxRecords+1), make([]byte, 900<<10)...)), "cut off"},
 		"a bad stream":       {body([]byte{packedFormat, 1, 7, 0, 0}), "cut off"},
 		"no time":            {body([]byte{packedFormat, 1, 0}), "cut off"},
-		"a time beyond":      {body(append(binary.AppendVarint([]byte{packedFormat, 1, 0}, 1<<62), 0)), "cut off"},
 		"a length beyond":    {body(lengths(MaxChunk + 1)), "cut off"},
 		"a length too long":  {func(m *Message) { *m = withBytes(*m, append(lengths(6), "short"...), "short") }, "cut off"},
 		"a length too short": {func(m *Message) { *m = withBytes(*m, append(lengths(4), "short"...), "short") }, "cut off"},

@@ -26,6 +26,7 @@ func (a *app) openLedger(ctx context.Context, cfg producers.Config) (*ledger.Led
 		return nil, err
 	}
 	l.AutoPrune(notePruned(l))
+	l.AutoPack()
 	return l, nil
 }
 

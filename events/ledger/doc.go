@@ -16,6 +16,12 @@
 // segment refuses whatever comes after the seal, so output cannot change its
 // order when it moves to the next segment.
 //
+// A sealed segment whose executions have all settled is packed: its twin
+// PACKED_000001 holds the same bytes at the same offsets in full messages, and
+// takes the place of OUTPUT_000001. The marker names the one that counts. The
+// raw one is deleted after the twin was read back, compared, and made durable;
+// a reader that loses it goes on in the twin at its offset.
+//
 // # What may be relied on
 //
 //   - An acknowledged append is durable, and is not stored twice.
@@ -45,9 +51,11 @@
 //	who                     owns
 //	outbox ack handlers (2) the front of the lifecycle and of the output queue
 //	outbox watch            noticing that appends stall; resending
-//	keeper                  while hosting: rolling, sealing and deleting segments,
-//	                        new credentials, restarting a server that does not answer
+//	keeper                  while hosting: rolling, sealing, swapping and deleting
+//	                        segments, new credentials, restarting a server that
+//	                        does not answer
 //	auto prune              while hosting: keeping the size limit
+//	auto pack               while hosting: writing the packed twins of segments
 //	removal (host)          the copies of a careful open, once
 //	server (host)           everything below the socket
 //

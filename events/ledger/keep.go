@@ -36,6 +36,10 @@ const hostRoot = "host."
 const (
 	orderRoll    = "roll"    // seal the active segment now
 	orderDelete  = "delete"  // delete the sealed segment that the data names
+	orderTwin    = "twin"    // make an empty packed twin of the sealed segment
+	orderSwap    = "swap"    // let the twin take the segment's place
+	orderDrop    = "drop"    // delete the segment's twin, which does not count
+	orderDense   = "dense"   // remember that packing does not help the segment
 	orderRotate  = "rotate"  // make new credentials
 	orderRestart = "restart" // appends wait: restart the server if that may help
 )
@@ -104,6 +108,14 @@ func (s *store) obey(ctx context.Context, m *nats.Msg) error {
 		return answer(err)
 	case hostRoot + orderDelete:
 		return answer(h.deleteSegment(ctx, string(m.Data)))
+	case hostRoot + orderTwin:
+		return answer(h.makeTwin(ctx, string(m.Data)))
+	case hostRoot + orderSwap:
+		return answer(h.swap(ctx, string(m.Data)))
+	case hostRoot + orderDrop:
+		return answer(h.deleteTwin(ctx, string(m.Data)))
+	case hostRoot + orderDense:
+		return answer(h.keepRaw(string(m.Data)))
 	case hostRoot + orderRestart:
 		return errors.Join(answer(nil), s.restart(nil))
 	case hostRoot + orderRotate:

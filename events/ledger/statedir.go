@@ -54,8 +54,8 @@ type marker struct {
 	// Missing names the blocks, as STREAM/N, that a repair found missing: an
 	// open does not refuse for them again.
 	Missing []string `json:"missing,omitempty"`
-	// Dense names the sealed segments that stay as they are: packing does not
-	// make them smaller.
+	// Dense names the sealed segments that stay as they are: packing would not
+	// make them smaller, or found that they are not sound.
 	Dense []string `json:"dense,omitempty"`
 }
 

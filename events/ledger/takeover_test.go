@@ -25,6 +25,13 @@ func TestMain(m *testing.M) {
 		}
 		os.Exit(0)
 	}
+	if step := os.Getenv("YIELDLOG_TEST_PACK"); step != "" {
+		if err := killedAtPackStep(os.Getenv("YIELDLOG_TEST_PACK_DIR"), step); err != nil {
+			fmt.Fprintln(os.Stderr, err)
+			os.Exit(1)
+		}
+		os.Exit(0)
+	}
 	os.Exit(m.Run())
 }
 
