@@ -81,6 +81,7 @@ type victim struct {
 	in      *os.File
 	out     *bufio.Scanner
 	session string
+	last    []string // what it had said and nobody had read when it was killed
 }
 
 func newVictim(t *testing.T, dir string) *victim {
@@ -126,6 +127,9 @@ func (v *victim) kill() {
 	v.t.Helper()
 	if err := v.cmd.Process.Kill(); err != nil {
 		v.t.Fatal(err)
+	}
+	for v.out.Scan() { // Wait closes the pipe
+		v.last = append(v.last, v.out.Text())
 	}
 	_ = v.cmd.Wait()
 	_ = v.in.Close()
