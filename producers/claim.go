@@ -3,6 +3,7 @@ package producers
 import (
 	"context"
 	"fmt"
+	"slices"
 	"sync"
 	"time"
 
@@ -171,10 +172,16 @@ func (b *mailbox) unread(owner string) []Mail {
 	var list []Mail
 	for _, t := range b.order {
 		if t.mail.Owner == owner && b.free(t) {
-			list = append(list, t.mail)
+			list = append(list, t.mail.clone())
 		}
 	}
 	return list
+}
+
+// clone is a copy that shares nothing.
+func (m Mail) clone() Mail {
+	m.Executions = slices.Clone(m.Executions)
+	return m
 }
 
 // Collect claims the owner's unread records, at most so many, and waits for the
@@ -221,7 +228,7 @@ func (b *mailbox) take(ctx context.Context, owner string, most int) ([]Mail, *Cl
 	b.earlier.secure(ctx, b, c)
 	list := make([]Mail, 0, len(c.letters))
 	for _, t := range c.letters {
-		list = append(list, t.mail)
+		list = append(list, t.mail.clone())
 	}
 	return list, c
 }

@@ -18,12 +18,17 @@
 //	                     input is queued                                         process is gone
 //	escalation timers    stop, timeout     nothing: they signal the tree         at settlement
 //	execution.watchStall execution, if set  nothing: it ends the command         when the pumps have ended
+//	monitor.run          monitor           the batches of its lines              when the last is posted, or the session ends
+//	mailbox.acknowledge  told record       nothing: it appends                   when that is durable
+//	estates.look         session           nothing: it reads what is unread      when it has read the ledger once
 //	kin.reapOrphans      program           orphans of executions that exited     with the last session
 //
 // [Session.Close] waits for those of its session.
 //
 // # Locks
 //
-// Session.mu, then execution.mu, then process.mu, then kin.mu. None is held
-// while the ledger is appended to.
+// Session.mu, then execution.mu, then mailbox.mu, then monitor.mu; and after
+// execution.mu also process.mu, then kin.mu. None is held while the ledger is
+// appended to, and what runs on the ledger's goroutines takes mailbox.mu and
+// monitor.mu only.
 package producers

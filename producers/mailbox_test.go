@@ -424,6 +424,76 @@ func TestM87_ProducerDoesNotWaitForTheMail(t *testing.T) {
 	}
 }
 
+// A listener that never returns keeps nobody from the record.
+func TestM41_FailingListenerUndoesNothing(t *testing.T) {
+	b := newBench(t)
+	stuck := make(chan struct{})
+	defer close(stuck)
+	heard := make(chan struct{}, 1)
+	b.Mailed(func(Mail) { heard <- struct{}{}; <-stuck })
+	id := b.yields("true")
+	<-heard
+	list, claim := b.collect("")
+	claim.Delivered()
+	if b.acknowledged(id); len(list) != 1 {
+		t.Errorf("delivered: %+v", list)
+	}
+}
+
+func TestM42_EndedOwnersExecutionStaysUntilItsMailIsSafe(t *testing.T) {
+	b := newBench(t)
+	g := newGate(b)
+	id := b.background("echo hi; sleep 600", func(r *Request) { r.Owner = "/root/a" })
+	if _, err := b.StopOwner(t.Context(), "/root/a"); err != nil {
+		t.Fatal(err)
+	}
+	<-g.asked
+	if n, err := b.Cleanup(t.Context(), "/root/a", 0, 0); n != 0 || err != nil {
+		t.Errorf("removed %d, %v", n, err)
+	}
+	if res, err := b.Wait(t.Context(), "/root/a", id, patience); err != nil || res.Outcome != Settled || res.Claim != nil {
+		t.Errorf("the poll: %+v, %v", res, err)
+	}
+	g.release()
+	list, claim := b.collect("/root/a")
+	claim.Delivered()
+	if len(list) != 1 || list[0].ID != id {
+		t.Errorf("delivered: %+v", list)
+	}
+}
+
+func TestM79_RestartNeverWakes(t *testing.T) {
+	dir := t.TempDir()
+	first := newBenchIn(t, dir)
+	first.posted(first.yields("true"))
+	closeBench(t, first)
+	b := newBenchIn(t, dir)
+	heard := make(chan Mail, 10)
+	b.Mailed(func(m Mail) { heard <- m })
+	_, claim := b.collect("")
+	claim.Restore(true)
+	_, claim = b.collect("")
+	claim.Delivered()
+	id := b.yields("true")
+	if m := <-heard; m.ID != id {
+		t.Errorf("told of %+v", m)
+	}
+}
+
+func TestM139_CopiesAreIsolated(t *testing.T) {
+	b := newBench(t)
+	b.mail.mu.Lock()
+	b.mail.letters["x"] = &letter{durable: true, mail: Mail{ID: "x", Session: b.ID(), Owner: events.RootOwner, Posted: resumed([]string{"one"})}}
+	b.mail.order = append(b.mail.order, b.mail.letters["x"])
+	b.mail.mu.Unlock()
+	b.Unread("")[0].Executions[0] = "changed"
+	list, claim := b.collect("")
+	defer claim.Restore(false)
+	if list[0].Executions[0] != "one" {
+		t.Errorf("a reader changed the record: %v", list[0].Executions)
+	}
+}
+
 func TestM144_LostExecutionsAreListed(t *testing.T) {
 	dir := t.TempDir()
 	v := newVictim(t, dir)
