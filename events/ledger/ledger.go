@@ -104,6 +104,9 @@ func Open(ctx context.Context, o Options) (*Ledger, error) {
 	if l.lifecycle, err = newLane(l, maxLifecycleQueue, maxLifecycleInFlight); err == nil {
 		l.output, err = newLane(l, maxOutputQueue, maxOutputInFlight)
 	}
+	if err == nil {
+		l.lifecycle.behind, l.output.ahead = l.output, l.lifecycle
+	}
 	if err != nil {
 		cancel()
 		return nil, errors.Join(fmt.Errorf("opening the ledger in %s: %w", o.Dir, err), st.close())

@@ -8,6 +8,7 @@ import (
 	"strconv"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/nats-io/nats.go"
@@ -74,6 +75,11 @@ type lane struct {
 	maxInFlight int
 	inbox       string
 	sub         *nats.Subscription
+	// length counts the entries of the queue. While there are any in the lane
+	// ahead, this one keeps a single message in flight: an answer waits for
+	// lifecycle events, and they would wait for the disk behind a flood.
+	length        atomic.Int64
+	ahead, behind *lane
 
 	mu       sync.Mutex
 	room     *sync.Cond // signalled when the queue shrinks, and at the end
@@ -124,6 +130,7 @@ func (n *lane) put(ctx context.Context, e *entry, prepare func() error) error {
 		return err
 	}
 	n.queue = append(n.queue, e)
+	n.length.Store(int64(len(n.queue)))
 	n.bytes += len(e.msg.Data) + entryOverhead
 	n.send()
 	return nil
@@ -140,8 +147,12 @@ func (n *lane) send() {
 	if n.holding || n.paused || time.Now().Before(n.retryAt) {
 		return
 	}
+	most := n.maxInFlight
+	if n.ahead != nil && n.ahead.length.Load() > 0 {
+		most = 1
+	}
 	for _, e := range n.queue {
-		if n.flying >= n.maxInFlight {
+		if n.flying >= most {
 			return
 		}
 		if e.state == checking || e.state == doubted {
@@ -313,7 +324,19 @@ func (n *lane) advance() {
 	if len(ready) > 0 {
 		n.room.Broadcast()
 	}
+	n.length.Store(int64(len(n.queue)))
+	free := len(n.queue) == 0 && len(ready) > 0
 	n.mu.Unlock()
+	if free && n.behind != nil {
+		n.behind.kick()
+	}
+}
+
+// kick sends what may be sent now.
+func (n *lane) kick() {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	n.send()
 }
 
 func (n *lane) finish(e *entry) {
@@ -415,6 +438,7 @@ func (n *lane) close() {
 	n.mu.Lock()
 	left := n.queue
 	n.queue, n.closed, n.bytes = nil, true, 0
+	n.length.Store(0)
 	n.room.Broadcast()
 	n.mu.Unlock()
 	for _, e := range left {
