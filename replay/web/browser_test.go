@@ -21,9 +21,9 @@ var pictures = flag.String("pictures", "", "write what the browser tests see int
 //go:embed testdata/axe.min.js
 var axe string
 
-// patienceOfBrowser bounds a browser test. It is no measure of speed: the
-// machine may be busy.
-const patienceOfBrowser = 5 * time.Minute
+// patienceOfBrowser bounds the wait for one thing to show. It is no measure of
+// speed: the machine may be busy.
+const patienceOfBrowser = 2 * time.Minute
 
 // tab is a real browser that looks at a page.
 type tab struct {
@@ -35,8 +35,7 @@ type tab struct {
 // browse opens the page in a real browser, or skips the test.
 func browse(t *testing.T, s *Server) *tab {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), patienceOfBrowser)
-	t.Cleanup(cancel)
+	ctx := t.Context()
 	if _, err := chromium.Find(); err != nil {
 		t.Skip("skipped: ", err)
 	}
@@ -65,9 +64,11 @@ func (v *tab) must(err error) {
 
 func (v *tab) until(expression string) {
 	v.t.Helper()
-	if err := v.Until(v.ctx, expression); err != nil {
+	ctx, cancel := context.WithTimeout(v.ctx, patienceOfBrowser)
+	defer cancel()
+	if err := v.Until(ctx, expression); err != nil {
 		var page string
-		_ = v.Eval(context.WithoutCancel(v.ctx), "document.body.innerText", &page)
+		_ = v.Eval(v.ctx, "location.href + '\\n' + document.getElementById('main').outerHTML", &page)
 		v.t.Fatalf("%v\nthe page:\n%s\nit said: %v", err, page, v.Said())
 	}
 }
@@ -156,7 +157,7 @@ func TestBrowserSeesAndSteers(t *testing.T) {
 		if want := b.Session + " /root " + running.ID; got != want {
 			t.Errorf("stopped %q, not %q", got, want)
 		}
-	case <-v.ctx.Done():
+	case <-time.After(patienceOfBrowser):
 		t.Fatal("the stop did not come")
 	}
 	running.Stop()
