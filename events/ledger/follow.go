@@ -82,12 +82,8 @@ func (l *Ledger) followOnce(ctx context.Context, f events.Filter, next *uint64, 
 		if r.Seq < *next || r.Header[nats.JSStream] != nil && r.Header[nats.JSStream][0] != lifecycleStream {
 			return nil
 		}
-		e, err := decode(r)
-		if err != nil {
-			return err
-		}
 		*next = r.Seq + 1
-		if !yield(e, nil) {
+		if e, ok := l.readable(r); ok && !yield(e, nil) {
 			return errStopped
 		}
 		return nil
@@ -123,11 +119,7 @@ func (l *Ledger) followOutputOnce(ctx context.Context, f events.Filter, yield fu
 	lost, cancel := l.store.onLost()
 	defer cancel()
 	return live(ctx, sub, lost, func(r Raw) error {
-		e, err := decode(r)
-		if err != nil {
-			return err
-		}
-		if !yield(e, nil) {
+		if e, ok := l.readable(r); ok && !yield(e, nil) {
 			return errStopped
 		}
 		return nil

@@ -81,6 +81,8 @@ type Ledger struct {
 	positions positions
 	tally     tally
 
+	unreadable unreadable
+
 	mu     sync.Mutex
 	taps   map[int]func(events.Event)
 	tapSeq int

@@ -518,9 +518,6 @@ func (l *Ledger) alreadyStored(e *entry) (bool, uint64, error) {
 	if err != nil {
 		return false, 0, err
 	}
-	ev, err := events.Decode(r.Message)
-	if err != nil {
-		return false, 0, err
-	}
-	return ev.ID == e.event.ID, r.Seq, nil
+	ev, ok := l.readable(r)
+	return ok && ev.ID == e.event.ID, r.Seq, nil
 }

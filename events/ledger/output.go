@@ -3,7 +3,6 @@ package ledger
 import (
 	"context"
 	"errors"
-	"fmt"
 	"iter"
 	"slices"
 	"sort"
@@ -23,10 +22,9 @@ func (l *Ledger) Output(ctx context.Context, session, execution string, from, to
 				yield(events.Event{}, err)
 				return
 			}
-			e, err := decode(c.Raw)
-			if err != nil {
-				yield(events.Event{}, fmt.Errorf("segment %s: %w", c.segment, err))
-				return
+			e, ok := l.readable(c.Raw)
+			if !ok {
+				continue
 			}
 			for e := range events.Unpack(e) {
 				o, ok := e.Body.(events.Output)

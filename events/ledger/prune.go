@@ -176,11 +176,9 @@ func (l *Ledger) span(ctx context.Context, segment string, f events.Filter) (spa
 	if err != nil {
 		return sp, err
 	}
-	e, err := decode(first)
-	if err != nil {
-		return sp, err
+	if e, ok := l.readable(first); ok {
+		sp.owner = e.Owner
 	}
-	sp.owner = e.Owner
 	sp.from, _, _ = events.OutputSpan(first.Message)
 	_, sp.to, _ = events.OutputSpan(last.Message)
 	return sp, nil

@@ -58,8 +58,8 @@ func (l *Ledger) LastSeq(ctx context.Context) (uint64, error) {
 }
 
 // Read is the lifecycle events of [from, to] that the filter selects, in order;
-// to 0 means the last one now. A message that is no event ends it with an error
-// that names the sequence.
+// to 0 means the last one now. A message that is no event is passed over, see
+// [Stats].
 func (l *Ledger) Read(ctx context.Context, f events.Filter, from, to uint64) iter.Seq2[events.Event, error] {
 	return func(yield func(events.Event, error) bool) {
 		for r, err := range l.ReadRaw(ctx, f, from, to) {
@@ -67,8 +67,7 @@ func (l *Ledger) Read(ctx context.Context, f events.Filter, from, to uint64) ite
 				yield(events.Event{}, err)
 				return
 			}
-			e, err := decode(r)
-			if !yield(e, err) || err != nil {
+			if e, ok := l.readable(r); ok && !yield(e, nil) {
 				return
 			}
 		}

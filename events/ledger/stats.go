@@ -22,6 +22,8 @@ type Stats struct {
 	StalledSeconds float64 `json:"stalled_seconds"`
 	// Stalls counts the times that they did not.
 	Stalls uint64 `json:"stalls"`
+	// Unreadable counts the messages that were read and are no events.
+	Unreadable int `json:"unreadable"`
 	// Latency counts appends by the time from their sending to their
 	// acknowledgement, one count for each of [LatencyBounds] and one above, and
 	// LatencySum is the sum of those times in seconds.
@@ -43,6 +45,7 @@ func (l *Ledger) Stats() Stats {
 	if since := l.StalledSince(); !since.IsZero() {
 		s.StalledSeconds = time.Since(since).Seconds()
 	}
+	s.Unreadable = l.unreadable.count()
 	return s
 }
 
