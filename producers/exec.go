@@ -3,6 +3,7 @@ package producers
 import (
 	"context"
 	"fmt"
+	"maps"
 	"syscall"
 	"time"
 
@@ -134,18 +135,30 @@ func (s *Session) unrecorded(ctx context.Context, e *execution, r Request, err e
 	return no
 }
 
-// requested is what the ledger keeps of a request.
+// requested is what the ledger keeps of a request: no secret, in whatever text
+// it stands.
 func (s *Session) requested(r Request) events.Requested {
+	hide := s.hide(r)
+	client := maps.Clone(r.Client)
+	for k, v := range client {
+		client[k] = hide(v)
+	}
 	return events.Requested{
-		Command: redact(s.env.secrets(r.Env), r.Command), Name: r.Name, Cwd: r.Cwd, Shell: r.Shell,
+		Command: hide(r.Command), Name: hide(r.Name), Cwd: hide(r.Cwd), Shell: hide(r.Shell),
 		SideEffects: r.SideEffects, Env: names(r.Env), StdinBytes: len(r.Stdin),
 		YieldMS: r.Yield.Milliseconds(), TimeoutMS: r.Timeout.Milliseconds(), OutputLimit: s.cfg.OutputLimit,
-		TTY: r.TTY, Monitor: r.Monitor, Client: r.Client, Trace: r.Trace,
+		TTY: r.TTY, Monitor: r.Monitor, Client: client, Trace: hide(r.Trace),
 	}
+}
+
+// hide replaces the secrets that the request's command is not to show.
+func (s *Session) hide(r Request) func(text string) string {
+	return newRedactor(s.env.secrets(r.Env)).whole
 }
 
 // refuse records a refusal and says what the caller is told.
 func (s *Session) refuse(ctx context.Context, r Request, no *refusal) (Result, error) {
+	no.Message = s.hide(r)(no.Message)
 	res := Result{Execution: events.NewID(), Outcome: Refused, Refusal: no.Message, Reason: no.Reason}
 	if no.recorded || no.Reason == "ledger" { // which cannot be recorded
 		return res, context.Cause(ctx)

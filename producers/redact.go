@@ -103,9 +103,8 @@ func (r *redactor) replace(p []byte, end int) []byte {
 	return append(r.out, p[from:end]...)
 }
 
-// redact is the text with the secrets replaced.
-func redact(secrets []string, text string) string {
-	r := newRedactor(secrets)
+// whole is a text, all of it, with the secrets replaced.
+func (r *redactor) whole(text string) string {
 	// The first result lives until the next call.
 	out := string(r.Write([]byte(text)))
 	return out + string(r.Flush())

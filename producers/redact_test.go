@@ -24,7 +24,7 @@ func TestRedact(t *testing.T) {
 		"a spaced value":               "a [REDACTED]",
 		strings.Repeat("a", 100) + "b": "[REDACTED]b",
 	} {
-		if got := redact(secrets, in); got != want {
+		if got := newRedactor(secrets).whole(in); got != want {
 			t.Errorf("%q: %q, want %q", in, got, want)
 		}
 	}

@@ -148,7 +148,7 @@ func (e *execution) settle() {
 
 	var end events.Body
 	if no != nil {
-		end = events.Refused{Reason: no.Reason, Message: no.Message}
+		end = events.Refused{Reason: no.Reason, Message: e.session.hide(e.request)(no.Message)}
 	} else {
 		end = e.sumUp(p)
 	}
