@@ -174,6 +174,7 @@ const noticesMost = 3
 type notice struct {
 	Count   int      `json:"count"`
 	Notices []string `json:"notices"`
+	IDs     []string `json:"process_ids,omitempty"`
 	Tool    string   `json:"read_with"`
 }
 
@@ -189,6 +190,10 @@ func (s *Server) withUnread(r reply, owner string) reply {
 	n := notice{Count: len(list), Tool: "mailbox"}
 	for _, m := range list[max(0, len(list)-noticesMost):] {
 		n.Notices = append(n.Notices, m.Notice)
+		if m.Execution != "" {
+			n.IDs = append(n.IDs, m.Execution)
+		}
+		n.IDs = append(n.IDs, m.Executions[:min(len(m.Executions), noticesMost)]...)
 	}
 	field := append([]byte(`,"unread":`), encode(n)...)
 	add := func(object []byte) []byte {

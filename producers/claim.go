@@ -160,9 +160,10 @@ func (s *Session) Shown(owner, execution string, from, to int64) {
 }
 
 // Unread is the owner's records that can be claimed now, in the order of
-// posting. What earlier sessions left is among them once it was found.
+// posting. What earlier sessions left is among them once it was found, for which
+// the first calls wait a moment.
 func (s *Session) Unread(owner string) []Mail {
-	s.mail.earlier.look(s)
+	s.mail.earlier.glance(s)
 	return s.mail.unread(ownerOf(owner))
 }
 

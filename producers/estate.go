@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"slices"
 	"sync"
+	"time"
 
 	"github.com/yieldlog/yieldlog/events"
 	"github.com/yieldlog/yieldlog/events/ledger"
@@ -17,6 +18,7 @@ import (
 type estates struct {
 	once sync.Once
 	done chan struct{} // closed when the ledger was looked through
+	late chan struct{} // closed when that takes longer than an answer waits
 
 	mu sync.Mutex
 	// locks are the sessions that are claimed, and users counts the letters
@@ -27,12 +29,13 @@ type estates struct {
 }
 
 func newEstates() *estates {
-	return &estates{done: make(chan struct{}), locks: map[string]*ledger.Claim{}, users: map[string]int{}}
+	return &estates{done: make(chan struct{}), late: make(chan struct{}), locks: map[string]*ledger.Claim{}, users: map[string]int{}}
 }
 
 // look begins to look for earlier mail, the first time that it is called.
 func (es *estates) look(s *Session) {
 	es.once.Do(func() {
+		time.AfterFunc(glanceMost, func() { close(es.late) })
 		go func() {
 			defer close(es.done)
 			if err := es.adopt(s); err != nil && !s.mail.isShut() {
@@ -40,6 +43,19 @@ func (es *estates) look(s *Session) {
 			}
 		}()
 	})
+}
+
+// glanceMost bounds how long the first answers wait for earlier mail.
+const glanceMost = 250 * time.Millisecond
+
+// glance is wait for who has little time: an agent that does not know of earlier
+// mail is told with the first answer, unless the ledger is slow.
+func (es *estates) glance(s *Session) {
+	es.look(s)
+	select {
+	case <-es.done:
+	case <-es.late:
+	}
 }
 
 // wait returns once the ledger was looked through. What could not be read is
