@@ -29,6 +29,7 @@ var walls = map[string][]string{
 	"mcp":           {"events", "projections", "producers", "replay"},
 	"guardian":      {},
 	"bench":         {},
+	"field":         {},
 	"crash":         {}, // tests only
 	"cmd":           {"events", "events/ledger", "projections", "producers", "replay", "mcp", "guardian"},
 }

@@ -1,0 +1,253 @@
+//go:build unix
+
+package field
+
+import (
+	"bufio"
+	"crypto/ed25519"
+	"encoding/base32"
+	"encoding/base64"
+	"encoding/json"
+	"fmt"
+	"net"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+)
+
+// TestDurability is about what a kill, a full or a slow disk takes away: nothing
+// that was told.
+func TestDurability(t *testing.T) {
+	t.Parallel()
+	t.Run("acked-write-lost", func(t *testing.T) {
+		t.Parallel()
+		s := start(t, "YIELDLOG_SYNC=always")
+		for n := range 20 {
+			r := s.exec(fmt.Sprintf("echo n=%d; exit 6", n))
+			s.wantExit(r, 6)
+			s.kill()
+			s.start()
+			if got := s.logs(r.ProcessID); got != fmt.Sprintf("n=%d\n", n) {
+				t.Errorf("the ledger has %q", got)
+			}
+		}
+		settled := s.events("settled", "")
+		if len(settled) != 20 {
+			t.Errorf("%d settlements", len(settled))
+		}
+		for _, e := range settled {
+			if e.Body.ExitCode == nil || *e.Body.ExitCode != 6 {
+				t.Errorf("it is settled as %+v", e.Body)
+			}
+		}
+	})
+	t.Run("log-only-flushed-at-stop", func(t *testing.T) {
+		t.Parallel()
+		s := start(t)
+		p := s.background("i=0; while :; do i=$((i+1)); echo line$i; sleep 0.1; done")
+		s.printed(p.ProcessID, "line20\n")
+		s.kill()
+		s.start()
+		if lines := strings.Count(s.logs(p.ProcessID), "\n"); lines < 20 {
+			t.Errorf("the ledger has %d lines, of 20 that were shown", lines)
+		}
+	})
+	// The ledger stops now and then: that changes no command's result.
+	t.Run("recorder-backpressure-kills-session", func(t *testing.T) {
+		t.Parallel()
+		s := start(t)
+		s.close()
+		host := s.host()
+		s.start()
+		stop := make(chan struct{})
+		done := make(chan struct{})
+		go func() {
+			defer close(done)
+			for {
+				_ = host.Signal(syscall.SIGSTOP)
+				time.Sleep(20 * time.Millisecond)
+				_ = host.Signal(syscall.SIGCONT)
+				select {
+				case <-stop:
+					return
+				case <-time.After(5 * time.Millisecond):
+				}
+			}
+		}()
+		r := s.exec("i=0; while [ $i -lt 2000 ]; do i=$((i+1)); echo \"a fairly long line of text number $i\"; done; exit 4")
+		close(stop)
+		<-done
+		s.want(r, "completed")
+		s.wantExit(r, 4)
+		if lines := strings.Count(s.logs(r.ProcessID), "\n"); lines != 2000 {
+			t.Errorf("the ledger has %d lines", lines)
+		}
+	})
+	t.Run("transcript-fills-disk", func(t *testing.T) {
+		t.Parallel()
+		s := start(t, "YIELDLOG_OUTPUT_LIMIT_BYTES=20000000")
+		// Lines that do not compress to nothing.
+		r := s.exec("od -An -v -tx1 /dev/urandom")
+		s.want(r, "failed")
+		if r.Termination != "output-limit" {
+			t.Errorf("%s", r.text)
+		}
+		if e := s.settlement(r.ProcessID); e.Body.Termination != "output-limit" {
+			t.Errorf("it is settled as %+v", e.Body)
+		}
+		var total int
+		s.files(func(_ string, data []byte) { total += len(data) })
+		if total > 60_000_000 {
+			t.Errorf("the ledger has %d bytes", total)
+		}
+		s.wantStdout(s.exec("echo on"), "on\n")
+	})
+}
+
+// TestRecovery is about the next server on a ledger.
+func TestRecovery(t *testing.T) {
+	t.Parallel()
+	t.Run("killed-recorder-hides-session", func(t *testing.T) {
+		t.Parallel()
+		s := start(t)
+		p := s.background("echo before; sleep 100", args{"name": "victim"})
+		s.printed(p.ProcessID, "before")
+		for range 2 {
+			s.kill()
+			s.start()
+		}
+		if r := s.call("ps", args{"include_completed": true}); !strings.Contains(r.text, p.ProcessID) && !strings.Contains(s.yieldlog("ps"), "victim") {
+			t.Errorf("it is not listed: %s", r.text)
+		}
+		r := s.read(p.ProcessID)
+		s.want(r, "lost")
+		s.wantStdout(r, "before\n")
+		if e := s.settlement(p.ProcessID); e.Body.Status != "lost" {
+			t.Errorf("it is settled as %+v", e.Body)
+		}
+	})
+	t.Run("stuck-running-after-crash", func(t *testing.T) {
+		t.Parallel()
+		s := start(t)
+		job := s.unique(100)
+		s.background("sleep " + job)
+		s.background("setsid sleep " + job)
+		s.kill()
+		s.start()
+		if list := s.ps(false); len(list) != 0 {
+			t.Errorf("there runs %+v", list)
+		}
+		s.wantGone("sleep " + job)
+	})
+	// Records that nobody understands stop nothing.
+	t.Run("bad-record-blocks-start", func(t *testing.T) {
+		t.Parallel()
+		s := start(t)
+		r := s.exec("echo good")
+		s.want(r, "completed")
+		session := s.events("settled", "")[0].Session
+		s.close()
+		s.host()
+		for _, kind := range []string{"from_the_future", "settled", "requested"} {
+			for _, payload := range []string{`{"type":"from_the_future","v":99}`, "not json"} {
+				s.publish("yieldlog."+session+".execution."+r.ProcessID+"X."+kind, payload)
+			}
+		}
+		s.publish("yieldlog."+session+".session."+session+".lost", "not json")
+		s.start()
+		s.wantStdout(s.read(r.ProcessID), "good\n")
+		s.wantStdout(s.exec("echo on"), "on\n")
+		if !strings.Contains(s.yieldlog("ps"), "echo good") || !strings.Contains(s.yieldlog("events"), "settled") {
+			t.Error("the command line does not read on")
+		}
+		s.yieldlog("grep", "good")
+		s.yieldlog("replay", "--instant", session)
+	})
+}
+
+// host starts a process that does nothing but host the ledger.
+func (s *server) host() *os.Process {
+	s.t.Helper()
+	cmd := exec.Command(binary, "--dir", s.dir, "serve")
+	cmd.Env = append(os.Environ(), "YIELDLOG_SYNC=relaxed")
+	cmd.Stderr = &testLog{t: s.t}
+	s.must(cmd.Start())
+	s.t.Cleanup(func() {
+		s.close() // first who depends on it
+		_ = cmd.Process.Signal(syscall.SIGCONT)
+		_ = cmd.Process.Signal(os.Interrupt)
+		_ = cmd.Wait()
+	})
+	s.eventually("the ledger is hosted", func() bool {
+		endpoint, err := os.ReadFile(filepath.Join(s.dir, "endpoint.json"))
+		return err == nil && strings.Contains(string(endpoint), fmt.Sprintf(`"pid": %d`, cmd.Process.Pid))
+	})
+	return cmd.Process
+}
+
+// publish puts a message into the ledger as any NATS client could that has the
+// host's key: it speaks the protocol itself.
+func (s *server) publish(subject, payload string) {
+	s.t.Helper()
+	text, err := os.ReadFile(filepath.Join(s.dir, "credentials.json"))
+	s.must(err)
+	var key struct {
+		Port int
+		Seed string
+	}
+	s.must(json.Unmarshal(text, &key))
+	conn, err := net.Dial("tcp", fmt.Sprintf("127.0.0.1:%d", key.Port))
+	s.must(err)
+	defer conn.Close()
+	s.must(conn.SetDeadline(time.Now().Add(patience)))
+	in := bufio.NewReader(conn)
+	greeting, err := in.ReadString('\n')
+	s.must(err)
+	var info struct{ Nonce string }
+	s.must(json.Unmarshal([]byte(strings.TrimPrefix(greeting, "INFO ")), &info))
+	public, signature := sign(s.t, key.Seed, info.Nonce)
+	fmt.Fprintf(conn, "CONNECT {\"verbose\":false,\"nkey\":%q,\"sig\":%q}\r\nSUB answer 1\r\nPUB ingest.LIFECYCLE.%s answer %d\r\n%s\r\nPING\r\n",
+		public, signature, subject, len(payload), payload)
+	for {
+		line, err := in.ReadString('\n')
+		s.must(err)
+		switch {
+		case strings.HasPrefix(line, "-ERR"):
+			s.t.Fatalf("publishing to %s: %s", subject, line)
+		case strings.HasPrefix(line, `{"stream"`): // it is stored
+			return
+		case strings.HasPrefix(line, `{"error"`):
+			s.t.Fatalf("publishing to %s: %s", subject, line)
+		}
+	}
+}
+
+// sign is the public key of a NATS user's seed, and its signature.
+func sign(t *testing.T, seed, nonce string) (public, signature string) {
+	t.Helper()
+	encoding := base32.StdEncoding.WithPadding(base32.NoPadding)
+	raw, err := encoding.DecodeString(seed)
+	if err != nil {
+		t.Fatal(err)
+	}
+	key := ed25519.NewKeyFromSeed(raw[2:34])
+	const user = 20 << 3
+	named := append([]byte{user}, key.Public().(ed25519.PublicKey)...)
+	var crc uint16 // CCITT, as XMODEM has it
+	for _, b := range named {
+		crc ^= uint16(b) << 8
+		for range 8 {
+			if crc&0x8000 != 0 {
+				crc = crc<<1 ^ 0x1021
+			} else {
+				crc <<= 1
+			}
+		}
+	}
+	named = append(named, byte(crc), byte(crc>>8))
+	return encoding.EncodeToString(named), base64.RawURLEncoding.EncodeToString(ed25519.Sign(key, []byte(nonce)))
+}
