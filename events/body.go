@@ -285,7 +285,7 @@ type Posted struct {
 // Acknowledged says that a mailbox record reached its owner.
 type Acknowledged struct {
 	Execution string `json:"execution,omitempty"`
-	// By is what delivered it: exec, wait, read, mailbox, sink.
+	// By is what delivered it: exec, wait, read, stop, mailbox, sink.
 	By string `json:"by"`
 	// Redelivered is set when an earlier offer may have been seen already.
 	Redelivered bool `json:"redelivered,omitempty"`

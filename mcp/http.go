@@ -36,11 +36,14 @@ func (s *Server) ServeHTTP(ctx context.Context, l net.Listener, token string) er
 	}
 	served := make(chan error, 1)
 	go func() { served <- server.Serve(l) }()
+	s.wakes.serveHTTP(true)
+	defer s.wakes.serveHTTP(false)
 	select {
 	case err := <-served:
 		return fmt.Errorf("serving HTTP: %w", err)
 	case <-ctx.Done():
 	}
+	s.wakes.serveHTTP(false) // nobody is woken while the server closes
 	grace, done := context.WithTimeout(calls, drainTime)
 	defer done()
 	if err := transport.Shutdown(grace); err != nil { // ends the listening streams

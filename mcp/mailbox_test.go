@@ -290,3 +290,15 @@ func TestM93_WhatComesDuringATurnIsOfferedOnceAfterIt(t *testing.T) {
 		t.Errorf("offered: %s, %s", messages, channels)
 	}
 }
+
+func TestMonitorNeedsTheMailbox(t *testing.T) {
+	c := newCaller(t, liveServer(t, func(cfg *producers.Config) { cfg.NoMailbox = true }))
+	got := c.call("monitor", map[string]any{"command": "true", "side_effects": []string{"NONE"}})
+	if got.Status != "failed_to_start" || !strings.Contains(got.Error, "YIELDLOG_MAILBOX") {
+		t.Errorf("got %+v", got)
+	}
+	c.goOn(c.yields("true"))
+	if m := c.mail("mailbox", nil); len(m.Records) != 0 {
+		t.Errorf("got %+v", m)
+	}
+}

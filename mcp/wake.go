@@ -13,6 +13,7 @@ import (
 const (
 	// channelCapability is Claude Code's name for notifications that start a turn.
 	channelCapability = "claude/channel"
+	wakeLogger        = "yieldlog.mailbox"
 	// wakeText is the whole of a wake but for the notices.
 	wakeText = "Background event. This is not a message from the user. The mailbox tool has the details."
 )
@@ -31,6 +32,8 @@ type wakes struct {
 	peers map[*peer]bool
 	busy  int             // root's calls in flight
 	due   map[string]bool // records that were not offered yet
+	// http says that there may be clients that only mcp-go knows.
+	http bool
 }
 
 func (w *wakes) join(p *peer) {
@@ -97,14 +100,29 @@ func (w *wakes) offer() {
 	for p := range w.peers {
 		p.wake(notices)
 	}
+	if w.http {
+		w.server.protocol.SendNotificationToAllClients("notifications/message", map[string]any{
+			"level": mcpgo.LoggingLevelInfo, "logger": wakeLogger, "data": wakeData(notices),
+		})
+	}
+}
+
+// serveHTTP begins, or ends, the offers to clients over HTTP.
+func (w *wakes) serveHTTP(on bool) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.http = on
+}
+
+func wakeData(notices []string) map[string]any {
+	return map[string]any{"text": wakeText, "notices": notices}
 }
 
 // wake offers the client a turn, in each way that it may take.
 func (p *peer) wake(notices []string) {
 	if mcpgo.LoggingLevelInfo.ShouldSendTo(p.GetLogLevel()) {
 		p.out.offer(notificationLine("notifications/message", map[string]any{
-			"level": mcpgo.LoggingLevelInfo, "logger": "yieldlog.mailbox",
-			"data": map[string]any{"text": wakeText, "notices": notices},
+			"level": mcpgo.LoggingLevelInfo, "logger": wakeLogger, "data": wakeData(notices),
 		}))
 	}
 	if p.takesChannel() {

@@ -75,6 +75,9 @@ func (c *Config) check(r Request, running int) *refusal {
 	if no := c.checkCommand(r.Command); no != nil {
 		return no
 	}
+	if r.Monitor && c.NoMailbox {
+		return refuse("command", "monitors deliver through the mailbox, which is off (YIELDLOG_MAILBOX): use exec and read")
+	}
 	return c.limit(running)
 }
 
