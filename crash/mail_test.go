@@ -61,20 +61,18 @@ func (r *round) inherit() error {
 // mail holds that each completion reached its owner: once, or more often and
 // then said so; and that the heir left nothing unread.
 func (h *history) mail() {
-	for _, rec := range h.mailbox.List("", "") {
-		if k := h.kinds[rec.ID]; k[events.KindPosted] != 1 || k[events.KindAcknowledged] != 1 {
-			h.t.Errorf("mailbox record %s (%s) has the events %v", rec.ID, rec.Notice, k)
-		}
-	}
 	told := map[string]int{}
 	for _, l := range h.letters {
 		if !l.Redelivered {
 			told[l.name()]++
 		}
 	}
-	for _, a := range h.answers {
-		if a.tool == "wait" && a.Status != "running" {
-			told["the completion of "+a.ProcessID]++
+	for _, rec := range h.mailbox.List("", "") {
+		if k := h.kinds[rec.ID]; k[events.KindPosted] != 1 || k[events.KindAcknowledged] != 1 {
+			h.t.Errorf("mailbox record %s (%s) has the events %v", rec.ID, rec.Notice, k)
+		}
+		if rec.Mail == events.MailCompletion && !rec.Redelivered && rec.By != "mailbox" {
+			told[letter{ProcessID: rec.Execution}.name()]++ // by an answer
 		}
 	}
 	for what, n := range told {
