@@ -46,8 +46,7 @@ func (b *mailbox) delivered(c *Claim) {
 	for _, t := range c.letters {
 		t.told = &events.Acknowledged{Execution: t.mail.Execution, By: c.by, Redelivered: t.mail.Redelivered, Offered: t.offered}
 		if t.durable {
-			b.drop(t)
-			go b.acknowledge(t)
+			b.toldOf(t)
 		}
 	}
 }

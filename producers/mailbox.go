@@ -215,8 +215,7 @@ func (b *mailbox) landed(t *letter, ev events.Event, err error) {
 		t.landed()
 	}
 	if t.told != nil {
-		b.drop(t)
-		go b.acknowledge(t)
+		b.toldOf(t)
 		return
 	}
 	b.announce(t)
@@ -253,18 +252,27 @@ func (b *mailbox) pending(execution string) bool {
 	return t != nil && !t.durable
 }
 
-// acknowledge records that the letter reached its owner, and forgets it.
+// toldOf forgets a letter that reached its owner, and begins to record that. The
+// caller holds the lock: a session that closes from now on waits for it.
+func (b *mailbox) toldOf(t *letter) {
+	b.drop(t)
+	b.flying++
+	go b.acknowledge(t)
+}
+
+// acknowledge records that the letter reached its owner. Its append was counted.
 func (b *mailbox) acknowledge(t *letter) {
-	if !b.takeOff() {
-		return
-	}
 	b.mu.Lock()
 	fact := *t.told
 	b.mu.Unlock()
 	done := func(_ events.Event, err error) {
 		if err != nil && !errors.Is(err, ledger.ErrExists) && !errors.Is(err, ledger.ErrClosed) {
 			b.session.log.Warn("acknowledging mail", "record", t.mail.ID, "error", err)
-			time.AfterFunc(firstRetry, func() { b.acknowledge(t) })
+			time.AfterFunc(firstRetry, func() {
+				if b.takeOff() {
+					b.acknowledge(t)
+				}
+			})
 		}
 		b.mu.Lock()
 		defer b.mu.Unlock()
