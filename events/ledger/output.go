@@ -3,6 +3,7 @@ package ledger
 import (
 	"context"
 	"errors"
+	"fmt"
 	"iter"
 	"slices"
 	"sort"
@@ -22,8 +23,13 @@ func (l *Ledger) Output(ctx context.Context, session, execution string, from, to
 				yield(events.Event{}, err)
 				return
 			}
-			e, ok := l.readable(c.Raw)
-			if !ok {
+			e, err := decode(c.Raw)
+			if _, _, bytes := events.OutputSpan(c.Message); err != nil && bytes {
+				yield(events.Event{}, fmt.Errorf("segment %s: %w", c.segment, err))
+				return
+			}
+			if err != nil { // nobody's bytes
+				l.passOver(c.Raw, err)
 				continue
 			}
 			for e := range events.Unpack(e) {

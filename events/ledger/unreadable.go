@@ -9,22 +9,26 @@ import (
 )
 
 // readable is the event of a message. One that is no event is passed over: a bad
-// record must not hide all that came after it. The first is logged as a warning;
-// [Ledger.ReadRaw] has them all, and verification names them.
+// record must not hide all that came after it. [Ledger.ReadRaw] has it, and
+// verification names it.
 func (l *Ledger) readable(r Raw) (events.Event, bool) {
 	e, err := decode(r)
 	if err != nil {
-		level := slog.LevelDebug
-		switch l.unreadable.note(r) {
-		case 0:
-			return e, false
-		case 1:
-			level = slog.LevelWarn
-		}
-		l.opts.Logger.Log(l.run, level, "passing over a message that is no event; verify finds them all", "error", err)
-		return e, false
+		l.passOver(r, err)
 	}
-	return e, true
+	return e, err == nil
+}
+
+// passOver counts a message that is no event. The first is a warning.
+func (l *Ledger) passOver(r Raw, why error) {
+	level := slog.LevelDebug
+	switch l.unreadable.note(r) {
+	case 0:
+		return
+	case 1:
+		level = slog.LevelWarn
+	}
+	l.opts.Logger.Log(l.run, level, "passing over a message that is no event; verify finds them all", "error", why)
 }
 
 // unreadable are the messages that were met and are no events.
