@@ -46,7 +46,11 @@ func (h *host) ensureStreams(ctx context.Context) error {
 	if err := h.adjustLimit(ctx); err != nil {
 		return err
 	}
-	switch segs := h.marker.segments(); len(segs) {
+	segs := h.marker.segments()
+	if len(segs) > 0 {
+		h.spareMemory(segs[len(segs)-1])
+	}
+	switch len(segs) {
 	case 0:
 		return h.addStream(ctx, segmentName(1))
 	case 1:
@@ -88,6 +92,7 @@ func (h *host) makeStream(ctx context.Context, name string) error {
 	if err := createStream(ctx, h.js, name, h.streamLimit(name)); err != nil {
 		return err
 	}
+	h.spareMemory(name)
 	if isSegment(name) { // before anyone can learn of the segment: the mark is its first message
 		if _, err := h.js.Publish(ctx, ingestPrefix(name)+segmentMark, nil); err != nil {
 			return fmt.Errorf("marking segment %s: %w", name, err)
@@ -97,6 +102,20 @@ func (h *host) makeStream(ctx context.Context, name string) error {
 		return fmt.Errorf("syncing stream %s: %w", name, err)
 	}
 	return nil
+}
+
+// spareMemory keeps a flood into a segment from filling memory.
+func (h *host) spareMemory(name string) {
+	if !isSegment(name) {
+		return
+	}
+	acc, err := h.ns.LookupAccount(ledgerAccount)
+	if err == nil {
+		err = shortenWriteCache(acc, name)
+	}
+	if err != nil { // it costs memory, and nothing else
+		h.o.Logger.Debug("shortening the write cache", "stream", name, "error", err)
+	}
 }
 
 // syncStream makes the files of a new stream durable, up to the store.
