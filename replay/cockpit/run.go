@@ -8,12 +8,17 @@ import (
 	"time"
 
 	tea "github.com/charmbracelet/bubbletea"
+	"github.com/charmbracelet/lipgloss"
+	"github.com/muesli/termenv"
 	"golang.org/x/sync/errgroup"
 
 	"github.com/yieldlog/yieldlog/events"
 	"github.com/yieldlog/yieldlog/events/ledger"
+	"github.com/yieldlog/yieldlog/replay/cockpit/quiet"
 	"github.com/yieldlog/yieldlog/replay/look"
 )
+
+func init() { quiet.Restore() }
 
 // Options say what the cockpit shows, and what it may do.
 type Options struct {
@@ -27,6 +32,8 @@ type Options struct {
 
 // Run shows the cockpit until it is left, or ctx ends.
 func Run(ctx context.Context, o Options) error {
+	// Before the program reads keys, for the answer comes as keys.
+	lipgloss.SetHasDarkBackground(termenv.NewOutput(o.Out).HasDarkBackground())
 	scene := look.NewScene()
 	g, running := errgroup.WithContext(ctx)
 	running, leave := context.WithCancel(running)
