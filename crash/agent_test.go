@@ -151,13 +151,20 @@ func (r *round) serve(ctx context.Context, _ *planner) error {
 
 // prune deletes what was recorded, again and again, until ctx ends.
 func (r *round) prune(ctx context.Context, _ *planner) error {
-	soon(patience, func() bool { return locker(r.dir) != 0 || ctx.Err() != nil }) // there must be a ledger
 	return r.repeat(ctx, 100*time.Millisecond, "prune", "--older-than", "0s")
+}
+
+// pack packs what was recorded, again and again, until ctx ends.
+func (r *round) pack(ctx context.Context, _ *planner) error {
+	return r.repeat(ctx, 50*time.Millisecond, "pack")
 }
 
 // repeat runs yieldlog with the arguments, until ctx ends. It may end by being
 // killed, and by itself in good order.
 func (r *round) repeat(ctx context.Context, pause time.Duration, args ...string) error {
+	if args[0] != "serve" { // which makes the ledger if there is none
+		soon(patience, func() bool { return r.locker(hostLock) != 0 || ctx.Err() != nil })
+	}
 	for ctx.Err() == nil {
 		cmd := exec.CommandContext(ctx, binary, args...)
 		cmd.Cancel = func() error { return cmd.Process.Signal(syscall.SIGTERM) }

@@ -10,6 +10,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -28,7 +29,7 @@ const (
 	// windowPatience is for a window to open; a busy machine may need a while.
 	windowPatience = 5 * time.Second
 	// strikes is the kills of a round: three rounds see every window.
-	strikes = 3
+	strikes = 4
 )
 
 // binary is the real yieldlog, built once for the run.
@@ -114,7 +115,7 @@ func (r *round) startedFile() string { return r.dir + ".started" }
 // windows are those of the round: three rounds have them all.
 func (r *round) windows() []window {
 	if w, ok := windowNamed(*windowName); ok {
-		return []window{w, w, w}
+		return slices.Repeat([]window{w}, strikes)
 	}
 	list := make([]window, 0, strikes)
 	for i := range strikes {
@@ -167,10 +168,9 @@ func (r *round) begin(list []window) (stop func() []error) {
 		act(fmt.Sprintf("agent%d", i), r.agent)
 	}
 	act("terminal", r.terminal)
-	for _, w := range list {
-		if w.name == "prune" {
-			act("prune", r.prune)
-			break
+	for name, actor := range map[string]func(context.Context, *planner) error{"prune": r.prune, "pack": r.pack} {
+		if slices.ContainsFunc(list, func(w window) bool { return w.name == name }) {
+			act(name, actor)
 		}
 	}
 	violent := r.rng.IntN(2) == 0

@@ -74,11 +74,17 @@ func (r *round) left() []process {
 	})
 }
 
-// locker is the process that has the host's lock, or 0: the host, from before
-// it opens the store.
-func locker(dir string) int {
+// The locks of a ledger: the host has the first one from before it opens the
+// store.
+const (
+	hostLock = "host.lock"
+	packLock = "pack.lock"
+)
+
+// locker is the process that has a lock of the ledger, or 0.
+func (r *round) locker(lock string) int {
 	var st syscall.Stat_t
-	if syscall.Stat(filepath.Join(dir, "host.lock"), &st) != nil {
+	if syscall.Stat(filepath.Join(r.dir, lock), &st) != nil {
 		return 0
 	}
 	locks, err := os.ReadFile("/proc/locks")

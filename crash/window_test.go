@@ -29,11 +29,12 @@ type target struct {
 
 // The targets. A process that is not there is 0, and the host is hit instead.
 var (
-	host     = target{"host", func(r *round, _ sighting) int { return locker(r.dir) }}
+	host     = target{"host", func(r *round, _ sighting) int { return r.locker(hostLock) }}
 	owner    = target{"owner", func(r *round, s sighting) int { return r.watch.pid(s.session) }}
 	guardian = target{"guardian", func(r *round, s sighting) int { return r.guardianOf(r.watch.pid(s.session)) }}
 	group    = target{"group", func(r *round, s sighting) int { return -r.guardianOf(r.watch.pid(s.session)) }}
 	joiner   = target{"joiner", func(r *round, _ sighting) int { return r.joiner() }}
+	packer   = target{"packer", func(r *round, _ sighting) int { return r.locker(packLock) }}
 	child    = target{"child", func(r *round, s sighting) int { return r.child(s.id) }}
 )
 
@@ -46,6 +47,7 @@ var windows = []window{
 	{name: "mail", opens: is("mailbox", "posted"), targets: []target{owner, host, guardian}, jitter: 2 * time.Millisecond},
 	{name: "takeover", opens: anything, reach: takenOver, targets: []target{host}, jitter: 30 * time.Millisecond},
 	{name: "prune", opens: is("execution", "pruned"), targets: []target{host, owner}, jitter: 10 * time.Millisecond},
+	{name: "pack", opens: anything, reach: packing, targets: []target{host, packer}, jitter: 50 * time.Millisecond},
 	{name: "any", opens: anything, targets: []target{owner, host, joiner, guardian, group}, jitter: 200 * time.Millisecond},
 }
 
@@ -75,14 +77,19 @@ func ended(_ *round, s sighting) bool {
 
 // takenOver kills the host and waits until another process has its lock.
 func takenOver(r *round, _ sighting) bool {
-	before := locker(r.dir)
+	before := r.locker(hostLock)
 	if before == 0 {
 		return false
 	}
 	if !r.kill(before) {
 		return false
 	}
-	return soon(10*time.Second, func() bool { now := locker(r.dir); return now != 0 && now != before })
+	return soon(10*time.Second, func() bool { now := r.locker(hostLock); return now != 0 && now != before })
+}
+
+// packing waits until a segment is being packed.
+func packing(r *round, _ sighting) bool {
+	return soon(windowPatience, func() bool { return r.locker(packLock) != 0 })
 }
 
 // guardianOf is the process that a client started for this server.
@@ -99,7 +106,7 @@ func (r *round) guardianOf(server int) int {
 
 // joiner is a server of a client that does not host.
 func (r *round) joiner() int {
-	at := locker(r.dir)
+	at := r.locker(hostLock)
 	for _, p := range processes() {
 		if p.pid != at && p.has("YIELDLOG_DIR", r.dir) && r.isGuardian(p.parent) {
 			return p.pid
