@@ -2,11 +2,8 @@ package ledger
 
 import (
 	"context"
-	"encoding/json"
-	"errors"
 	"fmt"
 	"strconv"
-	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -29,12 +26,6 @@ const (
 	stallAfter = 3 * time.Second
 	// resendAfter is how long an append may take before it is sent again.
 	resendAfter = 5 * time.Second
-)
-
-// The JetStream error codes that the outbox acts on.
-const (
-	codeWrongLastSequence = 10071
-	codeSealed            = 10109
 )
 
 // An entry is one event on its way. Its fields belong to the lane's lock.
@@ -191,117 +182,6 @@ func (n *lane) publish(e *entry) bool {
 	return true
 }
 
-// onAck takes the answer to one attempt. It runs on the subscription's goroutine.
-func (n *lane) onAck(m *nats.Msg) {
-	attempt, err := strconv.ParseUint(m.Subject[strings.LastIndexByte(m.Subject, '.')+1:], 10, 64)
-	if err != nil {
-		return
-	}
-	n.mu.Lock()
-	var e *entry
-	for _, q := range n.queue {
-		if q.attempt == attempt && q.state == inFlight {
-			e = q
-			break
-		}
-	}
-	if e == nil {
-		n.mu.Unlock()
-		return
-	}
-	n.flying--
-	n.settle(e, m)
-	if e.state == checking || e.state == doubted {
-		n.mu.Unlock()
-		ok, seq, err := n.l.alreadyStored(e)
-		n.mu.Lock()
-		n.decide(e, ok, seq, err)
-	}
-	n.advance()
-}
-
-// An ack is what JetStream answers to a publish.
-type ack struct {
-	Stream string `json:"stream"`
-	Seq    uint64 `json:"seq"`
-	Error  *struct {
-		Code        int    `json:"err_code"`
-		Description string `json:"description"`
-	} `json:"error"`
-}
-
-func (n *lane) settle(e *entry, m *nats.Msg) {
-	if len(m.Data) == 0 && m.Header.Get("Status") == "503" { // nobody listens: the stream moved, or the server starts
-		n.elsewhere(e)
-		return
-	}
-	var a ack
-	if err := json.Unmarshal(m.Data, &a); err != nil {
-		e.state, e.err = refused, fmt.Errorf("reading the acknowledgement of %s: %w", e.event.ID, err)
-		return
-	}
-	switch {
-	case a.Error == nil:
-		e.event.Seq, e.stream, e.state = a.Seq, a.Stream, stored
-	case a.Error.Code == codeWrongLastSequence:
-		e.state = checking
-	case a.Error.Code == codeSealed:
-		n.elsewhere(e)
-	case retriable(a.Error.Code):
-		n.again(e)
-	default:
-		e.state, e.err = refused, fmt.Errorf("appending %s: %s (JetStream error %d)", e.event.Kind(), a.Error.Description, a.Error.Code)
-	}
-}
-
-// retriable reports whether a refusal passes: no space, no stream yet, not ready.
-func retriable(code int) bool {
-	switch code {
-	case 10008, // JetStream not available
-		10023, // insufficient resources
-		10047, // storage resources exceeded
-		10077, // maximum bytes exceeded
-		10059, // stream not found
-		10118, // stream offline
-		10167: // too many requests
-		return true
-	}
-	return false
-}
-
-// elsewhere sends an entry to the next segment, unless a lost attempt may be in
-// this one.
-func (n *lane) elsewhere(e *entry) {
-	n.again(e)
-	n.l.store.lookAgain()
-	if e.doubt {
-		e.state = doubted
-	}
-}
-
-// decide ends the check of an entry.
-func (n *lane) decide(e *entry, mine bool, seq uint64, err error) {
-	switch {
-	case err != nil:
-		n.again(e)
-	case !mine && e.state == doubted:
-		e.doubt = false
-		n.again(e)
-	case mine:
-		e.event.Seq, e.state = seq, stored
-	default:
-		e.state, e.err = refused, ErrExists
-	}
-}
-
-// again marks the entry for another attempt, and holds the lane until all that
-// is in flight was answered.
-func (n *lane) again(e *entry) {
-	e.state, e.attempt = waiting, 0
-	n.holding = true
-	n.retryAt = time.Now().Add(20 * time.Millisecond)
-}
-
 // advance takes finished entries off the front and tells of them, then sends
 // more. It releases the lock.
 func (n *lane) advance() {
@@ -352,72 +232,6 @@ func (n *lane) finish(e *entry) {
 	e.done(e.event, e.err)
 }
 
-// pause stops sending until rewind. It is called before each attempt to reconnect.
-func (n *lane) pause() {
-	n.mu.Lock()
-	defer n.mu.Unlock()
-	n.paused = true
-}
-
-// rewind forgets what is in flight and sends again from the front: after a
-// reconnect, when its answers will not come.
-func (n *lane) rewind() {
-	n.mu.Lock()
-	defer n.mu.Unlock()
-	if !n.l.store.nc.IsConnected() {
-		return // lost again; another rewind follows
-	}
-	n.paused = false
-	for _, e := range n.queue {
-		if e.state == inFlight {
-			e.state, e.attempt, e.doubt = waiting, 0, true
-		}
-	}
-	n.flying, n.holding, n.retryAt = 0, false, time.Time{}
-	n.send()
-}
-
-// tick resends what has waited too long. An old attempt may have been stored
-// and its answer lost: within the duplicate window the id protects, beyond it
-// the ledger is asked first.
-func (n *lane) tick(now time.Time) {
-	n.mu.Lock()
-	overdue := len(n.queue) > 0 && n.queue[0].state == inFlight && now.Sub(n.queue[0].sent) > resendAfter
-	old := overdue && now.Sub(n.queue[0].first) > duplicateWindow/2
-	if !overdue {
-		n.send()
-		n.mu.Unlock()
-		return
-	}
-	front := n.queue[0]
-	n.mu.Unlock()
-	if old {
-		mine, seq, err := n.l.alreadyStored(front)
-		if err != nil {
-			return // the ledger does not answer: sending again would not help
-		}
-		n.mu.Lock()
-		if front.state == inFlight && mine {
-			n.flying--
-			front.event.Seq, front.state = seq, stored
-			n.advance()
-			n.rewind()
-			return
-		}
-		n.mu.Unlock()
-	}
-	n.rewind()
-}
-
-func (n *lane) stalledSince() time.Time {
-	n.mu.Lock()
-	defer n.mu.Unlock()
-	if len(n.queue) == 0 || n.queue[0].first.IsZero() || time.Since(n.queue[0].first) < stallAfter {
-		return time.Time{}
-	}
-	return n.queue[0].first
-}
-
 // drain waits until the queue is empty, or ctx ends.
 func (n *lane) drain(ctx context.Context) error {
 	n.mu.Lock()
@@ -445,25 +259,6 @@ func (n *lane) close() {
 		e.done(e.event, ErrClosed)
 	}
 	_ = n.sub.Unsubscribe() // the connection closes next
-}
-
-// watch resends and notices reconnects until ctx ends.
-func (l *Ledger) watch(ctx context.Context) {
-	t := time.NewTicker(25 * time.Millisecond)
-	defer t.Stop()
-	for {
-		select {
-		case <-ctx.Done():
-			return
-		case <-l.store.reconnected:
-			l.lifecycle.rewind()
-			l.output.rewind()
-		case now := <-t.C:
-			l.lifecycle.tick(now)
-			l.output.tick(now)
-			l.store.waits(l.StalledSince(), now)
-		}
-	}
 }
 
 func (l *Ledger) postLifecycle(ctx context.Context, e events.Event, done func(events.Event, error)) error {
@@ -497,27 +292,4 @@ func (l *Ledger) postOutput(ctx context.Context, e events.Event, done func(event
 	m.Header[nats.MsgIdHdr] = []string{e.ID}
 	en := &entry{event: e, msg: m, done: done}
 	return l.output.put(ctx, en, func() error { return nil })
-}
-
-// alreadyStored reports whether the entry's own event is in the ledger, and its
-// sequence.
-func (l *Ledger) alreadyStored(e *entry) (bool, uint64, error) {
-	ctx, cancel := context.WithTimeout(context.Background(), 2*time.Second)
-	defer cancel()
-	var (
-		r   Raw
-		err error
-	)
-	if o, ok := e.event.Body.(events.Output); ok {
-		return l.outputStored(ctx, e.event, o)
-	}
-	r, err = l.last(ctx, lifecycleStream, e.msg.Subject)
-	if errors.Is(err, errNoMessage) {
-		return false, 0, nil
-	}
-	if err != nil {
-		return false, 0, err
-	}
-	ev, ok := l.readable(r)
-	return ok && ev.ID == e.event.ID, r.Seq, nil
 }
