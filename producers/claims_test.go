@@ -43,7 +43,7 @@ func (c *tally) tell(claim *Claim, ids ...string) {
 // TestClaimsRace lets polls, reads and the mailbox race for completions, some of
 // whose answers are not written: each completion is told once.
 func TestClaimsRace(t *testing.T) {
-	b := newBench(t)
+	b := newBench(t, func(c *Config) { c.MaxProcesses = 0 })
 	c := &tally{told: map[string][]string{}}
 	ctx, cancel := context.WithCancel(t.Context())
 	defer cancel()

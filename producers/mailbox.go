@@ -239,8 +239,14 @@ func (b *mailbox) announce(t *letter) {
 
 // free reports whether the record can be claimed now. The caller holds the lock.
 func (b *mailbox) free(t *letter) bool {
-	return t.durable && t.held == nil && t.early == 0 &&
-		(!b.answered[t.mail.Owner] || b.live[t.mail.Owner] == 0)
+	return t.durable && t.held == nil && t.early == 0 && !b.holdsBack(t.mail.Owner)
+}
+
+// holdsBack reports whether the owner has answered and its last completion is
+// still to come, or to be durable. The caller holds the lock.
+func (b *mailbox) holdsBack(owner string) bool {
+	return b.answered[owner] && (b.live[owner] > 0 ||
+		slices.ContainsFunc(b.order, func(t *letter) bool { return t.mail.Owner == owner && !t.durable }))
 }
 
 // pending reports whether the execution's record is not durable yet: its
