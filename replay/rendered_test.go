@@ -14,14 +14,18 @@ func TestPlain(t *testing.T) {
 		fmt.Fprintf(&bar, "\rprogress %d%%", i)
 	}
 	for in, want := range map[string]string{
-		"":                                 "",
-		"a\nb":                             "a\nb",
-		"a\r\nb\r\n":                       "a\nb\n",
-		bar.String() + "\ndone\n":          "progress 100%\ndone\n",
-		"long line\rshort\n":               "shortline\n",
-		"abc\b\bX\n":                       "aXc\n",
-		"\x1b[1;31mred\x1b[0m \x1b]0;t\a.": "red .",
-		"\xff\n":                           "\uFFFD\n",
+		"":                                  "",
+		"a\nb":                              "a\nb",
+		"a\r\nb\r\n":                        "a\nb\n",
+		bar.String() + "\ndone\n":           "progress 100%\ndone\n",
+		"long line\rshort\n":                "shortline\n",
+		"abc\b\bX\n":                        "aXc\n",
+		"\x1b[1;31mred\x1b[0m \x1b]0;t\a.":  "red .",
+		"\xff\n":                            "\uFFFD\n",
+		"one\x1b[2K\x1b[1Gtwo":              "two",
+		"a long line\r\x1b[Kend\n":          "end\n",
+		"abc\x1b[2DX\x1b[3Cd\x1b[2G\x1b[1K": "  c  d",
+		strings.Repeat("\x1b[9999C", 100):   "",
 	} {
 		if got := Plain([]byte(in)); got != want {
 			t.Errorf("%q: %q, want %q", in, got, want)
