@@ -51,6 +51,8 @@ func TestText(t *testing.T) {
 			t.Errorf("the ledger has %d carriage returns", n)
 		}
 		s.wantStdout(s.call("read", args{"process_id": r.ProcessID, "rendered": true}), "Progress 100%\n")
+		r = s.exec(`for i in 1 22 3; do printf '\033[2K\033[1G- building %d' $i; done; printf '\r\033[Kbuilt\n'`)
+		s.wantStdout(s.call("read", args{"process_id": r.ProcessID, "rendered": true}), "built\n")
 	})
 	t.Run("binary-nul", func(t *testing.T) {
 		t.Parallel()

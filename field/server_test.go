@@ -75,6 +75,7 @@ type server struct {
 	mu      sync.Mutex
 	calls   int
 	waiting map[int]chan json.RawMessage // nil once the server is gone
+	ended   chan struct{}                // closed when its output has ended
 }
 
 // start starts a server with a ledger of its own, and these settings.
@@ -100,6 +101,7 @@ func (s *server) start() {
 	s.must(err)
 	s.must(s.cmd.Start())
 	s.waiting = map[int]chan json.RawMessage{}
+	s.ended = make(chan struct{})
 	go s.listen(out)
 	s.request("initialize", map[string]any{
 		"protocolVersion": "2025-06-18", "capabilities": map[string]any{},
@@ -111,6 +113,7 @@ func (s *server) start() {
 // close ends the server as a client does, by end of input, and waits for it.
 func (s *server) close() {
 	_ = s.in.Close()
+	<-s.ended
 	_ = s.cmd.Wait()
 }
 
@@ -123,6 +126,7 @@ func (s *server) kill() {
 		}
 	}
 	_ = s.in.Close()
+	<-s.ended
 	_ = s.cmd.Wait()
 }
 
@@ -140,6 +144,7 @@ func (s *server) must(err error) {
 }
 
 func (s *server) listen(out io.Reader) {
+	defer close(s.ended)
 	for r := bufio.NewReaderSize(out, 1<<20); ; {
 		line, err := r.ReadBytes('\n')
 		if err != nil {
