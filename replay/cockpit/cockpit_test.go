@@ -12,6 +12,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/charmbracelet/x/term"
 	"github.com/charmbracelet/x/vt"
 	"github.com/creack/pty"
 
@@ -43,17 +44,23 @@ func sit(t *testing.T, l *ledger.Ledger, stop func(context.Context, string, stri
 	if err := pty.Setsize(master, &pty.Winsize{Rows: 24, Cols: 80}); err != nil {
 		t.Fatal(err)
 	}
+	// Raw here, and a plain reader for bubbletea: it gives up waiting for a
+	// reader of a file after half a second, which a busy machine can take.
+	if _, err := term.MakeRaw(slave.Fd()); err != nil {
+		t.Fatal(err)
+	}
 	v := &terminal{t: t, master: master, screen: vt.NewEmulator(80, 24), change: make(chan struct{}, 1), ended: make(chan error, 1)}
 	go v.read()
 	go v.answer()
 	ctx, cancel := context.WithCancel(context.WithoutCancel(t.Context()))
-	go func() { v.ended <- Run(ctx, Options{Ledger: l, Stop: stop, In: slave, Out: slave}) }()
+	go func() {
+		v.ended <- Run(ctx, Options{Ledger: l, Stop: stop, In: struct{ io.Reader }{slave}, Out: slave})
+	}()
 	t.Cleanup(func() {
 		cancel()
 		if err := <-v.ended; err != nil {
 			t.Errorf("the cockpit ended with: %v", err)
 		}
-		slave.Close()
 		master.Close()
 		v.screen.InputPipe().(io.Closer).Close()
 	})

@@ -2,7 +2,6 @@ package cockpit
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"io"
 	"time"
@@ -41,12 +40,11 @@ func Run(ctx context.Context, o Options) error {
 	g.Go(func() error { return scene.Live(running, o.Ledger, events.Filter{}) })
 	g.Go(func() error {
 		defer leave()
-		m := newModel(running, o, scene)
-		_, err := tea.NewProgram(m, tea.WithContext(running), tea.WithInput(o.In), tea.WithOutput(o.Out), tea.WithAltScreen()).Run()
-		if errors.Is(err, tea.ErrProgramKilled) && ctx.Err() != nil {
-			return nil
-		}
-		if err != nil {
+		// Quit, and not a context, ends the program: it then waits for its reader.
+		p := tea.NewProgram(newModel(running, o, scene), tea.WithInput(o.In), tea.WithOutput(o.Out), tea.WithAltScreen(), tea.WithoutSignalHandler())
+		stop := context.AfterFunc(running, p.Quit)
+		defer stop()
+		if _, err := p.Run(); err != nil {
 			return fmt.Errorf("running the cockpit: %w", err)
 		}
 		return nil
