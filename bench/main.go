@@ -40,6 +40,7 @@ var tables = []table{
 	{"read", (*bench).readPages},
 	{"capture", (*bench).capture},
 	{"flood", (*bench).besideFlood},
+	{"store", (*bench).store},
 }
 
 // A bench owns a temporary directory with the binary in it.
@@ -51,6 +52,13 @@ type bench struct {
 }
 
 func main() {
+	if path := os.Getenv(feedVariable); path != "" {
+		if err := feed(path); err != nil {
+			fmt.Fprintln(os.Stderr, "bench:", err)
+			os.Exit(1)
+		}
+		return
+	}
 	b := &bench{}
 	flag.BoolVar(&b.peers, "peers", false, "measure YieldShell and Desktop Commander through the same client, where they are installed")
 	flag.IntVar(&b.rounds, "rounds", 400, "calls for each figure")

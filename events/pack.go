@@ -56,11 +56,11 @@ func (Packed) Kind() Kind { return KindPacked }
 func (Packed) Class() Class { return ClassOutput }
 func (Packed) sealed()      {}
 
-// The format of a packed message. Its data is a zstd frame of the format's
-// number, the number of records, and then column by column: a byte for each
-// record's stream (its place in packedStreams), the microseconds from the
-// record before it (from ce-time for the first), the lengths, and the bytes.
-// Numbers are varints, the times zigzag.
+// The format of a packed message. Its data is zstd, in one frame or several, of
+// the format's number, the number of records, the unit of time in nanoseconds,
+// and then column by column: a byte for each record's stream (its place in
+// packedStreams), the lengths, the units of time from the record before (from
+// ce-time for the first), and the bytes. Numbers are varints, the times zigzag.
 const (
 	packedType   = "application/vnd.yieldlog.packed"
 	packedFormat = 1
@@ -72,6 +72,9 @@ const (
 	MaxRecords = 32 << 10
 	// maxPacked bounds what a decoder inflates: the bytes and what is told of them.
 	maxPacked = 1 << 20
+	// framesFrom is the number of records from which columns are compressed apart:
+	// their bytes are unlike.
+	framesFrom = 256
 )
 
 var packedStreams = []Kind{KindStdout, KindStderr, KindTTY}
@@ -86,7 +89,9 @@ func encodePacked(at time.Time, p Packed, h map[string][]string) ([]byte, error)
 	case p.Offset < 0 || p.Offset > math.MaxInt64-MaxChunk:
 		return nil, fmt.Errorf("%d is no byte offset", p.Offset)
 	}
+	unit := p.unit(at)
 	b := binary.AppendUvarint([]byte{packedFormat}, uint64(len(p.Records)))
+	b = binary.AppendUvarint(b, uint64(unit))
 	for _, r := range p.Records {
 		i := streamIndex(r.Stream)
 		if i < 0 {
@@ -94,14 +99,14 @@ func encodePacked(at time.Time, p Packed, h map[string][]string) ([]byte, error)
 		}
 		b = append(b, byte(i))
 	}
-	last := at.UnixNano()
-	for _, r := range p.Records {
-		t := r.Time.UnixNano()
-		b = binary.AppendVarint(b, t-last)
-		last = t
-	}
 	for _, r := range p.Records {
 		b = binary.AppendUvarint(b, uint64(len(r.Data)))
+	}
+	times, last := len(b), at.UnixNano()
+	for _, r := range p.Records {
+		t := r.Time.UnixNano()
+		b = binary.AppendVarint(b, (t-last)/unit)
+		last = t
 	}
 	start := len(b)
 	for _, r := range p.Records {
@@ -112,9 +117,32 @@ func encodePacked(at time.Time, p Packed, h map[string][]string) ([]byte, error)
 	h[headerOffset] = []string{strconv.FormatInt(p.Offset, 10)}
 	h[headerLength] = []string{strconv.Itoa(size)}
 	h[headerDigest] = []string{digest(b[start:])}
+	if len(p.Records) < framesFrom {
+		return packFrames(b), nil
+	}
+	return packFrames(b[:times], b[times:start], b[start:]), nil
+}
+
+// unit is the unit of all times, in nanoseconds.
+func (p Packed) unit(at time.Time) int64 {
+	last := at.UnixNano()
+	for _, r := range p.Records {
+		t := r.Time.UnixNano()
+		if (t-last)%int64(time.Microsecond) != 0 {
+			return 1
+		}
+		last = t
+	}
+	return int64(time.Microsecond)
+}
+
+func packFrames(parts ...[]byte) (data []byte) {
 	w := packers.Get().(*zstd.Encoder)
 	defer packers.Put(w)
-	return w.EncodeAll(b, make([]byte, 0, len(b)/4)), nil
+	for _, part := range parts {
+		data = w.EncodeAll(part, data)
+	}
+	return data
 }
 
 func digest(b []byte) string {
@@ -169,7 +197,12 @@ func readRecords(b []byte, at int64, size int, sum string) ([]Record, error) {
 	}
 	b = b[1:]
 	n, w := binary.Uvarint(b)
-	if w <= 0 || n == 0 || n > MaxRecords || n > uint64(len(b)-w) {
+	if w <= 0 || n == 0 || n > MaxRecords {
+		return nil, errPacked
+	}
+	b = b[w:]
+	unit, w := binary.Uvarint(b)
+	if w <= 0 || unit == 0 || unit > uint64(time.Second) || n > uint64(len(b)-w) {
 		return nil, errPacked
 	}
 	b = b[w:]
@@ -181,15 +214,6 @@ func readRecords(b []byte, at int64, size int, sum string) ([]Record, error) {
 		list[i].Stream = packedStreams[b[i]]
 	}
 	b = b[n:]
-	for i := range list {
-		d, w := binary.Varint(b)
-		at += d
-		list[i].Time = time.Unix(0, at).UTC()
-		if w <= 0 {
-			return nil, errPacked
-		}
-		b = b[w:]
-	}
 	lengths := make([]int, n)
 	for i := range lengths {
 		l, w := binary.Uvarint(b)
@@ -197,6 +221,15 @@ func readRecords(b []byte, at int64, size int, sum string) ([]Record, error) {
 			return nil, errPacked
 		}
 		lengths[i], b = int(l), b[w:]
+	}
+	for i := range list {
+		d, w := binary.Varint(b)
+		if w <= 0 {
+			return nil, errPacked
+		}
+		at += d * int64(unit)
+		list[i].Time = time.Unix(0, at).UTC()
+		b = b[w:]
 	}
 	if len(b) != size {
 		return nil, fmt.Errorf("%d packed bytes where the header says %d", len(b), size)
@@ -254,7 +287,7 @@ func unpackedID(packed string, i int, at time.Time) string {
 // Packing is off every answer's path: it may take its time.
 var (
 	packers = sync.Pool{New: func() any {
-		w, err := zstd.NewWriter(nil, zstd.WithEncoderLevel(zstd.SpeedDefault), zstd.WithEncoderConcurrency(1), zstd.WithWindowSize(maxPacked))
+		w, err := zstd.NewWriter(nil, zstd.WithEncoderLevel(zstd.SpeedBetterCompression), zstd.WithEncoderConcurrency(1), zstd.WithWindowSize(maxPacked))
 		if err != nil {
 			panic(err) // the options are constants
 		}

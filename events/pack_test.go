@@ -23,7 +23,7 @@ func packedSample() Event {
 	at := time.Date(2026, 12, 1, 1, 2, 3, 4000, time.UTC)
 	var p Packed
 	p.Offset = 17
-	for i := range 200 {
+	for i := range 2 * framesFrom {
 		kind := packedStreams[i/5%2]
 		p.Records = append(p.Records, Record{Stream: kind, Time: at.Add(time.Duration(i * i * 1013)), Data: fmt.Appendf(nil, "line %d of the output\n", i)})
 	}
@@ -77,8 +77,8 @@ func TestPackedGoldenBytes(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	// format, records, streams, times, lengths, bytes
-	want := "01" + "03" + "000102" + "00" + "d804" + "d704" + "030200" + hex.EncodeToString([]byte("outer"))
+	// format, records, unit, streams, lengths, times, bytes
+	want := "01" + "03" + "01" + "000102" + "030200" + "00" + "d804" + "d704" + hex.EncodeToString([]byte("outer"))
 	if got := hex.EncodeToString(b); got != want {
 		t.Errorf("the bytes are\n%s, want\n%s", got, want)
 	}
@@ -165,7 +165,7 @@ func TestDecodeBoundsPacked(t *testing.T) {
 		return func(m *Message) { m.Data = compress(b) }
 	}
 	lengths := func(l uint64) []byte {
-		return binary.AppendUvarint([]byte{packedFormat, 1, 0, 0}, l)
+		return append(binary.AppendUvarint([]byte{packedFormat, 1, 1, 0}, l), 0)
 	}
 	for name, tc := range map[string]struct {
 		change func(*Message)
@@ -182,10 +182,12 @@ func TestDecodeBoundsPacked(t *testing.T) {
 		"nothing":            {body(nil), "format"},
 		"a new format":       {body([]byte{9, 1, 0, 0, 0}), "format"},
 		"no records":         {body([]byte{packedFormat, 0}), "cut off"},
-		"records not there":  {body([]byte{packedFormat, 200, 1, 0}), "cut off"},
+		"records not there":  {body([]byte{packedFormat, 200, 1, 1, 0}), "cut off"},
 		"too many records":   {body(append(binary.AppendUvarint([]byte{packedFormat}, MaxRecords+1), make([]byte, 900<<10)...)), "cut off"},
-		"a bad stream":       {body([]byte{packedFormat, 1, 7, 0, 0}), "cut off"},
-		"no time":            {body([]byte{packedFormat, 1, 0}), "cut off"},
+		"a bad stream":       {body([]byte{packedFormat, 1, 1, 7, 0, 0}), "cut off"},
+		"no time":            {body([]byte{packedFormat, 1, 1, 0, 0}), "cut off"},
+		"no unit":            {body([]byte{packedFormat, 1, 0, 0, 0, 0}), "cut off"},
+		"a huge unit":        {body(binary.AppendUvarint([]byte{packedFormat, 1}, 1<<40)), "cut off"},
 		"a length beyond":    {body(lengths(MaxChunk + 1)), "cut off"},
 		"a length too long":  {func(m *Message) { *m = withBytes(*m, append(lengths(6), "short"...), "short") }, "cut off"},
 		"a length too short": {func(m *Message) { *m = withBytes(*m, append(lengths(4), "short"...), "short") }, "cut off"},
@@ -215,8 +217,8 @@ func withBytes(m Message, body []byte, data string) Message {
 }
 
 func FuzzReadRecords(f *testing.F) {
-	f.Add([]byte{packedFormat, 1, 0, 0, 5, 'h', 'e', 'l', 'l', 'o'}, 5)
-	f.Add([]byte{packedFormat, 2, 0, 1, 2, 4, 1, 1, 'a', 'b'}, 2)
+	f.Add([]byte{packedFormat, 1, 1, 0, 5, 0, 'h', 'e', 'l', 'l', 'o'}, 5)
+	f.Add([]byte{packedFormat, 2, 3, 0, 1, 1, 1, 2, 4, 'a', 'b'}, 2)
 	f.Fuzz(func(t *testing.T, b []byte, size int) {
 		var sum string
 		if size >= 0 && size <= len(b) {

@@ -169,6 +169,9 @@ func (l *Ledger) Post(ctx context.Context, e events.Event, done func(events.Even
 	}
 	if e.Time.IsZero() {
 		e.Time = time.Now().UTC()
+		if e.Class() == events.ClassOutput { // nobody needs more, and each digit is stored
+			e.Time = e.Time.Truncate(time.Microsecond)
+		}
 	}
 	if done == nil {
 		done = func(events.Event, error) {}

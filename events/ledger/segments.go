@@ -197,5 +197,7 @@ func (h *host) deleteStream(ctx context.Context, name string) error {
 	if err := os.RemoveAll(h.dir.stream(name)); err != nil {
 		return fmt.Errorf("deleting segment %s: %w", name, err)
 	}
+	// The server moves what it deletes aside and removes it later, unless its process ends first.
+	_ = os.RemoveAll(h.dir.stream("." + name))
 	return nil
 }
