@@ -3,7 +3,6 @@ package main
 import (
 	"bufio"
 	"bytes"
-	"compress/gzip"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -50,7 +49,7 @@ func (b *bench) store() ([]row, error) {
 		name string
 		text func() ([]byte, error)
 	}{
-		{"go build -x", func() ([]byte, error) { return said("go", "build", "-a", "-n", "-x", "./cmd/yieldlog") }},
+		{"go build -x", func() ([]byte, error) { return said("go", "build", "-a", "-n", "-x", "./...") }},
 		{"go test -json", func() ([]byte, error) {
 			return said("go", "test", "-json", "-count=20", "./events", "./projections")
 		}},
@@ -71,7 +70,11 @@ func (b *bench) store() ([]row, error) {
 }
 
 func (b *bench) storeLog(name string, text []byte) (row, error) {
-	path, dir := filepath.Join(b.dir, "log"), filepath.Join(b.dir, "store-"+strings.Fields(name)[0])
+	dir, err := os.MkdirTemp(b.dir, "store-")
+	if err != nil {
+		return row{}, err
+	}
+	path := filepath.Join(b.dir, "log")
 	if err := os.WriteFile(path, text, 0o600); err != nil {
 		return row{}, err
 	}
@@ -105,10 +108,11 @@ func (b *bench) storeLog(name string, text []byte) (row, error) {
 	if err != nil || !bytes.Equal(back, text) {
 		return row{}, fmt.Errorf("read %d bytes back of %d: %w", len(back), len(text), err)
 	}
-	zipped, err := gzipped(text)
+	gz, err := exec.Command("gzip", "-1", "-c", path).Output()
 	if err != nil {
-		return row{}, err
+		return row{}, fmt.Errorf("running gzip: %w", err)
 	}
+	zipped := int64(len(gz))
 	return row{
 		what:   fmt.Sprintf("`%s`, %d lines one by one, %s (gzip -1: %s): ledger on disk", name, bytes.Count(text, []byte("\n")), kb(int64(len(text))), kb(zipped)),
 		figure: fmt.Sprintf("%s, packed %s: %.2f x gzip -1", kb(before), kb(after), float64(after)/float64(zipped)),
@@ -133,7 +137,7 @@ func npmLog() ([]byte, error) {
 	}
 	rnd := rand.New(rand.NewPCG(1, 2))
 	var buf []byte
-	for range 10 {
+	for range 60 {
 		for line := range strings.Lines(string(sums)) {
 			f := strings.Fields(line)
 			name := filepath.Base(f[0])
@@ -156,16 +160,6 @@ func head(text []byte, lines int) []byte {
 		at += n + 1
 	}
 	return text[:at]
-}
-
-func gzipped(text []byte) (int64, error) {
-	var buf bytes.Buffer
-	w, err := gzip.NewWriterLevel(&buf, gzip.BestSpeed)
-	if err != nil {
-		return 0, err
-	}
-	_, err = w.Write(text)
-	return int64(buf.Len()), errors.Join(err, w.Close())
 }
 
 // folderBytes is the size of every file below a folder.

@@ -59,8 +59,9 @@ func (Packed) sealed()      {}
 // The format of a packed message. Its data is zstd, in one frame or several, of
 // the format's number, the number of records, the unit of time in nanoseconds,
 // and then column by column: a byte for each record's stream (its place in
-// packedStreams), the lengths, the units of time from the record before (from
-// ce-time for the first), and the bytes. Numbers are varints, the times zigzag.
+// packedStreams), its length and 1, or 0 for all up to and with the next newline,
+// the units of time from the record before (from ce-time for the first), and the
+// bytes. Numbers are varints, the times zigzag.
 const (
 	packedType   = "application/vnd.yieldlog.packed"
 	packedFormat = 1
@@ -100,7 +101,7 @@ func encodePacked(at time.Time, p Packed, h map[string][]string) ([]byte, error)
 		b = append(b, byte(i))
 	}
 	for _, r := range p.Records {
-		b = binary.AppendUvarint(b, uint64(len(r.Data)))
+		b = binary.AppendUvarint(b, packedLength(r.Data))
 	}
 	times, last := len(b), at.UnixNano()
 	for _, r := range p.Records {
@@ -121,6 +122,14 @@ func encodePacked(at time.Time, p Packed, h map[string][]string) ([]byte, error)
 		return packFrames(b), nil
 	}
 	return packFrames(b[:times], b[times:start], b[start:]), nil
+}
+
+// packedLength is 0 for a line, which most records are.
+func packedLength(data []byte) uint64 {
+	if bytes.IndexByte(data, '\n') == len(data)-1 && len(data) > 0 {
+		return 0
+	}
+	return uint64(len(data)) + 1
 }
 
 // unit is the unit of all times, in nanoseconds.
@@ -217,10 +226,10 @@ func readRecords(b []byte, at int64, size int, sum string) ([]Record, error) {
 	lengths := make([]int, n)
 	for i := range lengths {
 		l, w := binary.Uvarint(b)
-		if w <= 0 || l > MaxChunk {
+		if w <= 0 || l > MaxChunk+1 {
 			return nil, errPacked
 		}
-		lengths[i], b = int(l), b[w:]
+		lengths[i], b = int(l)-1, b[w:]
 	}
 	for i := range list {
 		d, w := binary.Varint(b)
@@ -238,7 +247,10 @@ func readRecords(b []byte, at int64, size int, sum string) ([]Record, error) {
 		return nil, errors.New("the packed bytes do not have the digest that the header says")
 	}
 	for i, l := range lengths {
-		if l > len(b) {
+		if l < 0 {
+			l = bytes.IndexByte(b, '\n') + 1
+		}
+		if l > len(b) || l == 0 && lengths[i] < 0 {
 			return nil, errPacked
 		}
 		list[i].Data, b = b[:l:l], b[l:]
@@ -287,7 +299,7 @@ func unpackedID(packed string, i int, at time.Time) string {
 // Packing is off every answer's path: it may take its time.
 var (
 	packers = sync.Pool{New: func() any {
-		w, err := zstd.NewWriter(nil, zstd.WithEncoderLevel(zstd.SpeedBetterCompression), zstd.WithEncoderConcurrency(1), zstd.WithWindowSize(maxPacked))
+		w, err := zstd.NewWriter(nil, zstd.WithEncoderLevel(zstd.SpeedBestCompression), zstd.WithEncoderConcurrency(1), zstd.WithWindowSize(maxPacked))
 		if err != nil {
 			panic(err) // the options are constants
 		}

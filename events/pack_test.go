@@ -78,9 +78,18 @@ func TestPackedGoldenBytes(t *testing.T) {
 		t.Fatal(err)
 	}
 	// format, records, unit, streams, lengths, times, bytes
-	want := "01" + "03" + "01" + "000102" + "030200" + "00" + "d804" + "d704" + hex.EncodeToString([]byte("outer"))
+	want := "01" + "03" + "01" + "000102" + "040301" + "00" + "d804" + "d704" + hex.EncodeToString([]byte("outer"))
 	if got := hex.EncodeToString(b); got != want {
 		t.Errorf("the bytes are\n%s, want\n%s", got, want)
+	}
+}
+
+// TestPackedLines stores no length for a line.
+func TestPackedLines(t *testing.T) {
+	for data, want := range map[string]uint64{"a line\n": 0, "\n": 0, "": 1, "half": 5, "two\nlines\n": 11} {
+		if got := packedLength([]byte(data)); got != want {
+			t.Errorf("the length of %q is %d, want %d", data, got, want)
+		}
 	}
 }
 
@@ -188,9 +197,10 @@ func TestDecodeBoundsPacked(t *testing.T) {
 		"no time":            {body([]byte{packedFormat, 1, 1, 0, 0}), "cut off"},
 		"no unit":            {body([]byte{packedFormat, 1, 0, 0, 0, 0}), "cut off"},
 		"a huge unit":        {body(binary.AppendUvarint([]byte{packedFormat, 1}, 1<<40)), "cut off"},
-		"a length beyond":    {body(lengths(MaxChunk + 1)), "cut off"},
-		"a length too long":  {func(m *Message) { *m = withBytes(*m, append(lengths(6), "short"...), "short") }, "cut off"},
-		"a length too short": {func(m *Message) { *m = withBytes(*m, append(lengths(4), "short"...), "short") }, "cut off"},
+		"a length beyond":    {body(lengths(MaxChunk + 2)), "cut off"},
+		"a length too long":  {func(m *Message) { *m = withBytes(*m, append(lengths(7), "short"...), "short") }, "cut off"},
+		"a length too short": {func(m *Message) { *m = withBytes(*m, append(lengths(5), "short"...), "short") }, "cut off"},
+		"no newline":         {func(m *Message) { *m = withBytes(*m, append(lengths(0), "short"...), "short") }, "cut off"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			m := good
@@ -217,8 +227,9 @@ func withBytes(m Message, body []byte, data string) Message {
 }
 
 func FuzzReadRecords(f *testing.F) {
-	f.Add([]byte{packedFormat, 1, 1, 0, 5, 0, 'h', 'e', 'l', 'l', 'o'}, 5)
-	f.Add([]byte{packedFormat, 2, 3, 0, 1, 1, 1, 2, 4, 'a', 'b'}, 2)
+	f.Add([]byte{packedFormat, 1, 1, 0, 0, 0, 'l', '\n'}, 2)
+	f.Add([]byte{packedFormat, 1, 1, 0, 6, 0, 'h', 'e', 'l', 'l', 'o'}, 5)
+	f.Add([]byte{packedFormat, 2, 3, 0, 1, 2, 2, 2, 4, 'a', 'b'}, 2)
 	f.Fuzz(func(t *testing.T, b []byte, size int) {
 		var sum string
 		if size >= 0 && size <= len(b) {
