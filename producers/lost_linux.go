@@ -6,11 +6,22 @@ import (
 	"syscall"
 	"time"
 
+	"golang.org/x/sys/unix"
+
 	"github.com/yieldlog/yieldlog/projections"
 )
 
 // lostGrace bounds the wait for processes of dead sessions to go.
 const lostGrace = 2 * time.Second
+
+// A process says nothing of itself in the middle of an exec: its environment is
+// empty, or still that of the server which forked it. One so young is looked at
+// again for a while, in case it turns into a command.
+const (
+	youngFor   = 3 * time.Second
+	unsureFor  = 500 * time.Millisecond
+	tickLength = 10 * time.Millisecond // of the start times in /proc
+)
 
 // endLost kills what is left of executions whose server died: processes whose
 // environment names such an execution, and shells that are, by pid, start time
@@ -28,9 +39,10 @@ func endLost(unsettled []projections.Unsettled) {
 		return
 	}
 	spared := ancestors()
-	for deadline := time.Now().Add(lostGrace); time.Now().Before(deadline); time.Sleep(2 * time.Millisecond) {
-		left := remains(dead, shells, spared)
-		if len(left) == 0 {
+	began := time.Now()
+	for ; time.Since(began) < lostGrace; time.Sleep(2 * time.Millisecond) {
+		left, unsure := remains(dead, shells, spared)
+		if len(left) == 0 && (!unsure || time.Since(began) > unsureFor) {
 			return
 		}
 		for _, k := range left {
@@ -39,13 +51,14 @@ func endLost(unsettled []projections.Unsettled) {
 	}
 }
 
-// remains is the live processes of dead executions.
-func remains(dead map[string]bool, shells map[int]uint64, spared map[int]bool) []kinsman {
+// remains is the live processes of dead executions. unsure says that there are
+// processes which may turn out to be such.
+func remains(dead map[string]bool, shells map[int]uint64, spared map[int]bool) (left []kinsman, unsure bool) {
 	entries, err := os.ReadDir("/proc")
 	if err != nil {
-		return nil
+		return nil, false
 	}
-	var left []kinsman
+	now, own := sinceBoot(), executable("self")
 	for _, entry := range entries {
 		pid, err := strconv.Atoi(entry.Name())
 		if err != nil || spared[pid] {
@@ -57,13 +70,39 @@ func remains(dead map[string]bool, shells map[int]uint64, spared map[int]bool) [
 		if !ok || r.zombie {
 			continue
 		}
-		token, _ := tokenOf(pid)
+		token, named := tokenOf(pid)
 		start, recorded := shells[pid]
 		if dead[token] || recorded && start == r.start {
 			left = append(left, r.kinsman)
+			continue
 		}
+		young := now-time.Duration(r.start)*tickLength < youngFor
+		unsure = unsure || young && !named && midExec(entry.Name(), own)
 	}
-	return left
+	return left, unsure
+}
+
+// midExec reports whether a process without a token may be about to get one.
+func midExec(pid, own string) bool {
+	if exe := executable(pid); exe == "" || exe == own {
+		return exe != "" // the kernel's own have none
+	}
+	environ, err := os.ReadFile("/proc/" + pid + "/environ")
+	return err == nil && len(environ) == 0
+}
+
+func executable(pid string) string {
+	exe, _ := os.Readlink("/proc/" + pid + "/exe") // gone, or not ours to see
+	return exe
+}
+
+// sinceBoot is the time that start times count in.
+func sinceBoot() time.Duration {
+	var ts unix.Timespec
+	if err := unix.ClockGettime(unix.CLOCK_BOOTTIME, &ts); err != nil {
+		return 0
+	}
+	return time.Duration(ts.Nano())
 }
 
 // ancestors is this process and those above it: one of them may itself run in
