@@ -25,10 +25,15 @@ func decodeArguments(params []param, raw json.RawMessage) (arguments, error) {
 			return nil, fmt.Errorf("arguments must be an object, not %s", describe(raw))
 		}
 	}
+	// First what is there in vain: it tells why something else is missing.
+	for name := range given {
+		if !slices.Contains(names(params), name) {
+			return nil, fmt.Errorf("unknown argument %s: the arguments are %s", quoteShort(name), strings.Join(names(params), ", "))
+		}
+	}
 	args := arguments{}
 	for _, p := range params {
 		value, ok := given[p.name]
-		delete(given, p.name)
 		switch {
 		case ok && string(value) != "null":
 			v, err := p.decode(value)
@@ -39,9 +44,6 @@ func decodeArguments(params []param, raw json.RawMessage) (arguments, error) {
 		case p.required:
 			return nil, fmt.Errorf("%s is required: %s", p.name, p.text)
 		}
-	}
-	for name := range given {
-		return nil, fmt.Errorf("unknown argument %s: the arguments are %s", quoteShort(name), strings.Join(names(params), ", "))
 	}
 	return args, nil
 }
