@@ -16,27 +16,6 @@ import (
 
 var update = flag.Bool("update", false, "write the generated parts of the documentation")
 
-// bodies is every kind with a typed body, in the order of the reference.
-var bodies = []events.Body{
-	events.Opened{},
-	events.Closed{},
-	events.Lost{},
-	events.Forked{},
-	events.Rewound{},
-	events.Requested{},
-	events.Refused{},
-	events.Queued{},
-	events.Admitted{},
-	events.Spawned{},
-	events.Yielded{},
-	events.Input{},
-	events.Stopping{},
-	events.Settled{},
-	events.Pruned{},
-	events.Posted{},
-	events.Acknowledged{},
-}
-
 // nested are the types that bodies are made of.
 var nested = []any{events.Size{}, events.StreamSum{}, events.Descendant{}}
 

@@ -3,8 +3,10 @@ package main
 import (
 	"encoding/json"
 	"fmt"
+	"reflect"
 	"slices"
 	"strings"
+	"sync"
 
 	"github.com/yieldlog/yieldlog/events"
 )
@@ -39,7 +41,10 @@ func parseEventFilter(expr string) (eventFilter, error) {
 			continue
 		}
 		name, not := strings.CutSuffix(name, "!")
-		f.fields = append(f.fields, fieldTerm{name: strings.TrimSpace(name), value: strings.TrimSpace(value), not: not})
+		if name = strings.TrimSpace(name); !slices.Contains(fieldNames(), name) {
+			return f, fmt.Errorf("no event has a field %q: docs/events.md lists them", name)
+		}
+		f.fields = append(f.fields, fieldTerm{name: name, value: strings.TrimSpace(value), not: not})
 	}
 	return f, nil
 }
@@ -53,6 +58,40 @@ var words = []string{
 }
 
 func knownWord(s string) bool { return slices.Contains(words, s) }
+
+// bodies is every kind with a typed body, in the order of the reference.
+var bodies = []events.Body{
+	events.Opened{},
+	events.Closed{},
+	events.Lost{},
+	events.Forked{},
+	events.Rewound{},
+	events.Requested{},
+	events.Refused{},
+	events.Queued{},
+	events.Admitted{},
+	events.Spawned{},
+	events.Yielded{},
+	events.Input{},
+	events.Stopping{},
+	events.Settled{},
+	events.Pruned{},
+	events.Posted{},
+	events.Acknowledged{},
+}
+
+// fieldNames are what a filter may ask for: attributes, and the fields of bodies.
+var fieldNames = sync.OnceValue(func() []string {
+	names := []string{"session", "owner", "execution", "id", "kind", "class"}
+	for _, b := range bodies {
+		for f := range reflect.TypeOf(b).Fields() {
+			if name, _, _ := strings.Cut(f.Tag.Get("json"), ","); name != "" && name != "-" {
+				names = append(names, name)
+			}
+		}
+	}
+	return names
+})
 
 func (f eventFilter) match(e events.Event) bool {
 	if len(f.words) > 0 && !slices.Contains(f.words, string(e.Kind())) && !slices.Contains(f.words, string(e.Class())) {
