@@ -139,6 +139,8 @@ func millis(ms int64) string { return duration(time.Duration(ms) * time.Millisec
 // duration is a duration for people: three digits or so.
 func duration(d time.Duration) string {
 	switch {
+	case d < time.Millisecond:
+		return "<1ms"
 	case d < time.Second:
 		return d.Round(time.Millisecond).String()
 	case d < time.Minute:

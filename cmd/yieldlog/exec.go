@@ -44,7 +44,8 @@ and 125 when it could not be started.`,
 	}
 	c.Flags().StringVar(&r.Name, "name", "", "a label for people")
 	c.Flags().StringVar(&r.Cwd, "cwd", "", "the directory to run in")
-	c.Flags().DurationVar(&r.Timeout, "timeout", producers.DefaultDelay, "end the command after this time; 0 is never")
+	c.Flags().DurationVar(&r.Timeout, "timeout", producers.DefaultDelay, "end the command after this time; 0 is never (default $YIELDLOG_DEFAULT_TIMEOUT_MS)")
+	c.Flags().Lookup("timeout").DefValue = "0s" // what is zero is not printed
 	// The command's own flags come after its name.
 	c.Flags().SetInterspersed(false)
 	return c

@@ -85,6 +85,9 @@ func sessionsOf(ctx context.Context, l *ledger.Ledger, args []string) ([]string,
 
 func (a *app) export(ctx context.Context, l *ledger.Ledger, sessions []string, file string) error {
 	if file == "-" {
+		if err := a.notOnScreen("an archive"); err != nil {
+			return err
+		}
 		_, err := archive.Export(ctx, l, a.out, sessions)
 		return err
 	}

@@ -59,14 +59,14 @@ func resolveID(ctx context.Context, l *ledger.Ledger, suffix string) (named, err
 	for _, n := range found[:min(len(found), 5)] {
 		ids = append(ids, n.id())
 	}
-	return named{}, fmt.Errorf("%w: %d ids end in %q: %s", errNotFound, len(found), suffix, strings.Join(ids, ", "))
+	return named{}, fmt.Errorf("%w: %d ids end in %q: %s", errAmbiguous, len(found), suffix, strings.Join(ids, ", "))
 }
 
 // resolveExecution is resolveID for an execution.
 func resolveExecution(ctx context.Context, l *ledger.Ledger, suffix string) (named, error) {
 	n, err := resolveID(ctx, l, suffix)
 	if err == nil && n.execution == "" {
-		return n, fmt.Errorf("%w: %s is a session, not an execution", errNotFound, n.session)
+		return n, fmt.Errorf("%w: %s is a session, not an execution (`yieldlog ps %s` lists them)", errNotFound, n.session, shortID(n.session))
 	}
 	return n, err
 }

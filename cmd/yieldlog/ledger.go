@@ -74,7 +74,7 @@ func (a *app) existing() (string, error) {
 		return "", err
 	}
 	if entries, err := os.ReadDir(dir); len(entries) == 0 && (err == nil || errors.Is(err, os.ErrNotExist)) {
-		return "", fmt.Errorf("%w: there is no ledger in %s yet: nothing was run (see `yieldlog help mcp`, or --dir)", errNoLedger, dir)
+		return "", fmt.Errorf("%w in %s yet: nothing was run (see `yieldlog help mcp`, or --dir)", errNoLedger, dir)
 	}
 	return filepath.Clean(dir), nil
 }

@@ -20,6 +20,7 @@ func newLogs(a *app) *cobra.Command {
 	c := &cobra.Command{
 		Use:               "logs ID[@OFFSET]",
 		Short:             "Print an execution's output: stdout to stdout, stderr to stderr",
+		Annotations:       map[string]string{onlyText: "`yieldlog export --format jsonl` has the output"},
 		Args:              usageArgs(cobra.ExactArgs(1)),
 		ValidArgsFunction: a.completeIDs,
 		RunE: func(c *cobra.Command, args []string) error {

@@ -46,9 +46,10 @@ func run(args []string, in io.Reader, out, errOut io.Writer) int {
 
 // Errors that a subcommand returns to choose its exit code.
 var (
-	errNoLedger = errors.New("no ledger")
-	errNotFound = errors.New("not found")
-	errFindings = errors.New("findings")
+	errNoLedger  = errors.New("no ledger")
+	errNotFound  = errors.New("not found")
+	errAmbiguous = errors.New("ambiguous")
+	errFindings  = errors.New("findings")
 )
 
 // usageError marks a wrong use: flags, arguments, settings.
@@ -73,7 +74,9 @@ type exit struct {
 var exits = []exit{
 	{0, "ok", "success", func(err error) bool { return err == nil || errors.Is(err, syscall.EPIPE) }},
 	{2, "usage", "wrong flags, arguments or settings", func(err error) bool { return errors.As(err, new(usageError)) }},
-	{3, "not_found", "no such session or execution, or the id is ambiguous", isErr(errNotFound)},
+	{3, "not_found", "no such session or execution, or the id is ambiguous", func(err error) bool {
+		return errors.Is(err, errNotFound) || errors.Is(err, errAmbiguous)
+	}},
 	{4, "no_ledger", "the state directory holds no ledger", func(err error) bool {
 		return errors.Is(err, errNoLedger) || errors.Is(err, ledger.ErrNoLedger)
 	}},

@@ -9,6 +9,7 @@ import (
 	"net"
 	"os"
 
+	"github.com/charmbracelet/x/term"
 	"github.com/spf13/cobra"
 
 	"github.com/yieldlog/yieldlog/guardian"
@@ -28,6 +29,9 @@ With --http the server listens instead; the bearer token is $YIELDLOG_HTTP_TOKEN
 or a new one that is printed to stderr.`,
 		Args: usageArgs(cobra.NoArgs),
 		RunE: func(c *cobra.Command, _ []string) error {
+			if f, ok := a.in.(*os.File); ok && address == "" && term.IsTerminal(f.Fd()) {
+				fmt.Fprintln(a.err, "yieldlog: this waits for an MCP client's JSON; the README says how to set one up. Ctrl-D ends it.")
+			}
 			return a.serveMCP(c.Context(), address, fork)
 		},
 	}

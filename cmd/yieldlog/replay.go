@@ -26,6 +26,7 @@ with the timing that it had. Without an ID, play the newest session.
 
 On a terminal: space pauses and goes on, "." shows the next event, + and -
 change the speed, q ends.`,
+		Annotations:       map[string]string{onlyText: "`yieldlog export --format jsonl` and `yieldlog events` do"},
 		Args:              usageArgs(cobra.MaximumNArgs(1)),
 		ValidArgsFunction: a.completeIDs,
 		RunE: func(c *cobra.Command, args []string) error {

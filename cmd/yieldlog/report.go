@@ -28,12 +28,18 @@ play. The HTML is one file that opens without a network and prints well.
 
   yieldlog report 7CD8KC1Y -o night.html
   yieldlog report 7CD8KC1Y -o night.md`,
+		Annotations:       map[string]string{onlyText: "`yieldlog export --format jsonl` has the facts"},
 		Args:              usageArgs(cobra.MaximumNArgs(1)),
 		ValidArgsFunction: a.completeIDs,
 		RunE: func(c *cobra.Command, args []string) error {
 			write, err := reportFormat(format, out)
 			if err != nil {
 				return usageError{err}
+			}
+			if out == "" && format != "markdown" && format != "md" {
+				if err := a.notOnScreen("HTML"); err != nil {
+					return err
+				}
 			}
 			return a.reading(c.Context(), func(l *ledger.Ledger) error {
 				session, err := sessionOrNewest(c.Context(), l, args)

@@ -33,11 +33,15 @@ replayable ledger of everything that happened.
 		SilenceUsage:  true,
 		Args:          usageArgs(cobra.NoArgs),
 		RunE:          func(c *cobra.Command, _ []string) error { return c.Help() },
+
+		PersistentPreRunE: a.checkUse,
 	}
 	root.SetIn(a.in)
 	root.SetOut(a.out)
 	root.SetErr(a.err)
-	root.SetFlagErrorFunc(func(_ *cobra.Command, err error) error { return usageError{err} })
+	root.SetFlagErrorFunc(flagError)
+	root.SetHelpCommand(newHelp(root))
+	root.SuggestionsMinimumDistance = 2
 	root.PersistentFlags().StringVar(&a.dir, "dir", "", "state directory (default $YIELDLOG_DIR, or yieldlog below $XDG_STATE_HOME)")
 	root.PersistentFlags().BoolVar(&a.json, "json", false, "print JSON, with its schema version")
 	root.PersistentFlags().BoolVarP(&a.verbose, "verbose", "v", false, "log more to stderr")
@@ -56,16 +60,6 @@ func addGroup(root *cobra.Command, title string, commands ...*cobra.Command) {
 		c.GroupID = title
 	}
 	root.AddCommand(commands...)
-}
-
-// usageArgs is check with its failure marked as a wrong use.
-func usageArgs(check cobra.PositionalArgs) cobra.PositionalArgs {
-	return func(c *cobra.Command, args []string) error {
-		if err := check(c, args); err != nil {
-			return usageError{err}
-		}
-		return nil
-	}
 }
 
 // printJSON prints v under its name, beside the schema version.

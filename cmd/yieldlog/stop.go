@@ -100,6 +100,9 @@ func (a *app) stop(ctx context.Context, l *ledger.Ledger, targets []projections.
 			fmt.Fprintf(a.out, "%s  %s%s  %s\n", shortID(r.ProcessID), r.Status, r.Error, r.Command)
 		}
 	}
+	if len(targets) == 0 && !a.json {
+		fmt.Fprintln(a.err, "yieldlog: nothing runs")
+	}
 	if a.json {
 		if err := a.printJSON("stopped", list); err != nil {
 			return err
