@@ -198,7 +198,7 @@ func (d *demo) recovered(ctx context.Context) (err error) {
 		if err != nil {
 			return err
 		}
-		list := pick(processes, false, 0)
+		list := pick(processes, false, false, 0)
 		if len(list) != 3 || list[0].Status != events.StatusLost {
 			return fmt.Errorf("the ledger does not name what was lost: %d executions", len(list))
 		}

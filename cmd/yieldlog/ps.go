@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"fmt"
+	"io"
 	"slices"
 	"text/tabwriter"
 	"time"
@@ -18,9 +19,10 @@ import (
 
 func newPs(a *app) *cobra.Command {
 	var (
-		running bool
-		limit   int
-		at      string
+		running, all bool
+
+		limit int
+		at    string
 	)
 	c := &cobra.Command{
 		Use:               "ps [SESSION]",
@@ -33,7 +35,8 @@ func newPs(a *app) *cobra.Command {
 				if err != nil {
 					return err
 				}
-				list, err := selectProcesses(c.Context(), l, f, at, running, limit)
+				// An execution that is named is shown whatever became of it.
+				list, err := selectProcesses(c.Context(), l, f, at, running, all || f.ID != "", limit)
 				if err != nil {
 					return err
 				}
@@ -45,6 +48,7 @@ func newPs(a *app) *cobra.Command {
 		},
 	}
 	c.Flags().BoolVarP(&running, "running", "r", false, "only what runs")
+	c.Flags().BoolVarP(&all, "all", "a", false, "also what its agent forgot with cleanup, what was rewound, and what was refused")
 	c.Flags().IntVarP(&limit, "limit", "n", 20, "at most so many; 0 is all")
 	c.Flags().StringVar(&at, "at", "", "as it was at a sequence or a time (RFC 3339, or 15:04 of today)")
 	return c
@@ -53,8 +57,8 @@ func newPs(a *app) *cobra.Command {
 // selectProcesses is what ps shows. Without a moment it does not read the whole
 // ledger: the newest executions are at its end, and what runs is in a session
 // that a process holds.
-func selectProcesses(ctx context.Context, l *ledger.Ledger, f events.Filter, at string, running bool, limit int) ([]projections.Process, error) {
-	if at == "" && !running && limit > 0 && f.ID == "" {
+func selectProcesses(ctx context.Context, l *ledger.Ledger, f events.Filter, at string, running, all bool, limit int) ([]projections.Process, error) {
+	if at == "" && !running && !all && limit > 0 {
 		return replay.Newest(ctx, l, f, limit)
 	}
 	sessions := []events.Filter{f}
@@ -74,14 +78,16 @@ func selectProcesses(ctx context.Context, l *ledger.Ledger, f events.Filter, at 
 		if err != nil {
 			return nil, err
 		}
-		list = append(list, pick(processes, running, limit)...)
+		list = append(list, pick(processes, running, all, limit)...)
 	}
-	slices.SortFunc(list, func(a, b projections.Process) int { return cmp.Compare(b.RequestedSeq, a.RequestedSeq) })
+	slices.SortFunc(list, newestFirst)
 	if limit > 0 && len(list) > limit {
 		list = list[:limit]
 	}
 	return list, nil
 }
+
+func newestFirst(a, b projections.Process) int { return cmp.Compare(b.RequestedSeq, a.RequestedSeq) }
 
 // foldProcesses is the process list, now or as it was at a sequence or time.
 func foldProcesses(ctx context.Context, l *ledger.Ledger, f events.Filter, at string) (*projections.Processes, error) {
@@ -123,9 +129,14 @@ func markDead(l *ledger.Ledger, list []projections.Process) {
 	}
 }
 
-func pick(processes *projections.Processes, running bool, limit int) []projections.Process {
+// pick is the newest of those that run, or of those that are listed, or of all.
+func pick(processes *projections.Processes, running, all bool, limit int) []projections.Process {
 	var list []projections.Process
-	for p := range processes.All() {
+	from := processes.All()
+	if all {
+		from = slices.Values(slices.SortedFunc(processes.Everything(), newestFirst))
+	}
+	for p := range from {
 		if running && !p.Live() {
 			continue
 		}
@@ -144,13 +155,48 @@ func (a *app) printProcesses(list []projections.Process) error {
 		}
 		return a.printJSON("processes", rows)
 	}
-	w := tabwriter.NewWriter(a.out, 0, 0, 2, ' ', 0)
-	fmt.Fprintln(w, "ID\tSTARTED\tTOOK\tSTATE\tOUTPUT\tOWNER\tCOMMAND")
+	if width, ok := a.screen(); ok {
+		return printTable(&fitter{w: a.out, width: width}, list, true)
+	}
+	return printTable(a.out, list, false)
+}
+
+// printTable prints the list. A narrow one leaves out what everybody knows: the
+// day where it is today, and the owner where nobody else is.
+func printTable(out io.Writer, list []projections.Process, narrow bool) error {
+	now := time.Now()
+	day, owners := "Jan 02 15:04:05", true
+	if narrow && !slices.ContainsFunc(list, func(p projections.Process) bool { return !sameDay(p.RequestedAt, now) }) {
+		day = "15:04:05"
+	}
+	if narrow {
+		owners = slices.ContainsFunc(list, func(p projections.Process) bool { return p.Owner != events.RootOwner })
+	}
+	w := tabwriter.NewWriter(out, 0, 0, 2, ' ', 0)
+	row := func(id, started, took, state, output, owner, command string) {
+		if owners {
+			output += "\t" + owner
+		}
+		fmt.Fprintf(w, "%s\t%s\t%s\t%s\t%s\t%s\n", id, started, took, state, output, command)
+	}
+	row("ID", "STARTED", "TOOK", "STATE", "OUTPUT", "OWNER", "COMMAND")
 	for _, p := range list {
-		fmt.Fprintf(w, "%s\t%s\t%s\t%s\t%s\t%s\t%s\n", shortID(p.Execution), p.RequestedAt.Local().Format("Jan 02 15:04:05"),
-			took(p, time.Now()), stateWords(p), size(p.Offset), p.Owner, title(p))
+		row(shortID(p.Execution), p.RequestedAt.Local().Format(day), took(p, now), stateWords(p), outputSize(p), p.Owner, title(p))
 	}
 	return w.Flush()
+}
+
+func sameDay(a, b time.Time) bool {
+	return a.Local().Format(time.DateOnly) == b.Local().Format(time.DateOnly)
+}
+
+// outputSize is how much the execution printed. While it runs, its end alone is
+// not in the facts.
+func outputSize(p projections.Process) string {
+	if p.Live() && p.State != stateDead {
+		return "-"
+	}
+	return size(p.Offset)
 }
 
 // took is how long the execution ran, or has run.
@@ -158,7 +204,7 @@ func took(p projections.Process, now time.Time) string {
 	switch {
 	case p.Settled != nil:
 		return duration(p.Duration())
-	case p.SpawnedAt.IsZero():
+	case p.SpawnedAt.IsZero(), p.State == stateDead:
 		return "-"
 	default:
 		return duration(now.Sub(p.SpawnedAt))
