@@ -47,7 +47,7 @@ func (l *logBuffer) String() string {
 
 // start starts a server in a process group of its own, as clients do.
 func start(env []string) (*client, error) {
-	c := &client{cmd: exec.Command(binary, "mcp"), log: &logBuffer{}}
+	c := &client{cmd: exec.Command(binary, "--verbose", "mcp"), log: &logBuffer{}}
 	c.cmd.Env, c.cmd.Stderr = env, c.log
 	c.cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
 	out, err := c.cmd.StdoutPipe()
