@@ -142,6 +142,7 @@ func (n *lane) send() {
 	if n.ahead != nil && n.ahead.length.Load() > 0 {
 		most = 1
 	}
+	to := "" // where what is in flight goes
 	for _, e := range n.queue {
 		if n.flying >= most {
 			return
@@ -149,24 +150,35 @@ func (n *lane) send() {
 		if e.state == checking || e.state == doubted {
 			return // it may have to go first
 		}
+		if e.state == inFlight {
+			to = e.ingest
+		}
 		if e.state != waiting {
 			continue
 		}
-		if !n.publish(e) {
+		ingest, ok := n.ingest(e)
+		if !ok {
+			n.retryAt = time.Now().Add(20 * time.Millisecond)
+			return
+		}
+		if to != "" && ingest != to {
+			return // another stream may take this one and refuse those before it
+		}
+		if to = ingest; !n.publish(e, ingest) {
 			return
 		}
 	}
 }
 
-func (n *lane) publish(e *entry) bool {
-	ingest, ok := n.l.store.ingest(e.event.Class())
+// ingest is where the entry is published, if there is a stream to take it.
+func (n *lane) ingest(e *entry) (string, bool) {
 	if e.doubt {
-		ingest, ok = e.ingest, true // there its id is known
+		return e.ingest, true // there its id is known
 	}
-	if !ok {
-		n.retryAt = time.Now().Add(20 * time.Millisecond)
-		return false
-	}
+	return n.l.store.ingest(e.event.Class())
+}
+
+func (n *lane) publish(e *entry, ingest string) bool {
 	m := &nats.Msg{Subject: ingest + e.msg.Subject, Header: nats.Header(e.msg.Header), Data: e.msg.Data}
 	n.attempts++
 	m.Reply = n.inbox + "." + strconv.FormatUint(n.attempts, 10)

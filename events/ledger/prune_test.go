@@ -133,3 +133,53 @@ func TestAutoPruneKeepsTheLimit(t *testing.T) {
 		t.Errorf("segments on disk: %v, %v", ents, err)
 	}
 }
+
+// TestNothingOvertakesWhatIsInDoubt resends a chunk to a segment that was sealed
+// meanwhile, with another behind it: that one must not be stored first, or the
+// chunk would seem to be.
+func TestNothingOvertakesWhatIsInDoubt(t *testing.T) {
+	l := open(t, t.TempDir())
+	postOutput(t, l, "A", 0, 1, 3000)
+	old, _ := l.store.ingest(events.ClassOutput)
+	roll(t, l)
+	postOutput(t, l, "B", 0, 1, 3000) // finds the next segment
+	var stored sync.WaitGroup
+	stored.Add(2)
+	chunk := func(i int) *entry {
+		e := event("S", "A", events.Output{Stream: events.KindStdout, Offset: int64(i * 3000), Data: make([]byte, 3000)})
+		e.ID = events.NewID()
+		m, err := events.Encode(e)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return &entry{event: e, msg: m, done: func(_ events.Event, err error) {
+			if err != nil {
+				t.Error(err)
+			}
+			stored.Done()
+		}}
+	}
+	lost, next := chunk(1), chunk(2)
+	lost.doubt, lost.ingest = true, old
+	n := l.output
+	n.mu.Lock()
+	n.queue = append(n.queue, lost, next)
+	n.send()
+	if lost.state != inFlight || next.state != waiting {
+		t.Errorf("sent %v and %v", lost.state, next.state)
+	}
+	n.mu.Unlock()
+	stored.Wait()
+	end := int64(0)
+	for e, err := range l.Output(t.Context(), "S", "A", 0, -1) {
+		if err != nil {
+			t.Fatal(err)
+		}
+		if o := e.Body.(events.Output); o.Offset == end {
+			end = o.End()
+		}
+	}
+	if end != 9000 {
+		t.Errorf("the output is whole up to %d of 9000", end)
+	}
+}
