@@ -31,8 +31,8 @@ func packedSample() Event {
 	return Event{ID: "01JE0000000000000000000177", Time: at, Session: "S", Owner: "/root", Subject: "E", Body: p}
 }
 
-// TestPackedBytesStayReadable decodes a message as it was stored once.
-func TestPackedBytesStayReadable(t *testing.T) {
+// TestM66_PackedBytesStayReadable decodes a message as it was stored once.
+func TestM66_PackedBytesStayReadable(t *testing.T) {
 	want := packedSample()
 	m, err := Encode(want)
 	if err != nil {

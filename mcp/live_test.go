@@ -179,7 +179,7 @@ func TestExecCompletes(t *testing.T) {
 	}
 }
 
-func TestExecYieldsThenEverythingElse(t *testing.T) {
+func TestM03_M110_ExecYieldsThenEverythingElse(t *testing.T) {
 	c := newCaller(t, liveServer(t, nil))
 	got := c.exec("echo start; read x; echo got:$x", "yield_ms", 0)
 	if got.Status != "backgrounded" || got.PID == nil || got.Message == "" || got.ExitCode != nil {
@@ -320,7 +320,7 @@ func TestStop(t *testing.T) {
 }
 
 // Another owner's handle is exactly as unknown as a wrong one.
-func TestUnknownHandle(t *testing.T) {
+func TestM111_M140_UnknownHandle(t *testing.T) {
 	c := newCaller(t, liveServer(t, nil))
 	theirs := c.exec("sleep 600", "yield_ms", 0, "owner", "/root/other").ProcessID
 	for tool, more := range map[string]map[string]any{
@@ -443,7 +443,7 @@ func TestFollowingTheTextLosesNothing(t *testing.T) {
 	}
 }
 
-func TestProgressIsSent(t *testing.T) {
+func TestM116_ProgressIsSent(t *testing.T) {
 	c := newCaller(t, liveServer(t, nil))
 	c.send(request(1, "tools/call", string(encode(map[string]any{
 		"name":      "exec",

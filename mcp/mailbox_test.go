@@ -90,7 +90,7 @@ func TestUnreadNoticeOnOtherAnswers(t *testing.T) {
 	}
 }
 
-func TestM105_PreviewHasHeadAndTail(t *testing.T) {
+func TestM55_M105_PreviewHasHeadAndTail(t *testing.T) {
 	c := newCaller(t, liveServer(t, nil))
 	id := c.yields("seq 1 5000")
 	c.goOn(id)

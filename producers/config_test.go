@@ -23,7 +23,7 @@ func lookup(vars map[string]string) func(string) (string, bool) {
 	return func(name string) (string, bool) { v, ok := vars[name]; return v, ok }
 }
 
-func TestDefaults(t *testing.T) {
+func TestM61_Defaults(t *testing.T) {
 	cfg, settings, warnings := load(t, nil)
 	if len(warnings) != 0 {
 		t.Error(warnings)
@@ -130,7 +130,7 @@ func TestInvalidSettingsStopTheStart(t *testing.T) {
 	}
 }
 
-func TestDelays(t *testing.T) {
+func TestM103_Delays(t *testing.T) {
 	cfg := DefaultConfig()
 	for _, c := range []struct{ in, want time.Duration }{
 		{DefaultDelay, 5 * time.Second}, {0, 0}, {time.Second, time.Second}, {time.Hour, 5 * time.Minute},

@@ -40,9 +40,9 @@ func storm(ctx context.Context, s *Session, m string) {
 	select {}
 }
 
-// TestKillAtAnyMoment kills a busy server again and again, and holds what its
+// TestM44_M45_KillAtAnyMoment kills a busy server again and again, and holds what its
 // successor finds to the rules. PRODUCERS_CRASH_ROUNDS makes it longer.
-func TestKillAtAnyMoment(t *testing.T) {
+func TestM44_M45_KillAtAnyMoment(t *testing.T) {
 	rounds := 3
 	if n, err := strconv.Atoi(os.Getenv("PRODUCERS_CRASH_ROUNDS")); err == nil {
 		rounds = n

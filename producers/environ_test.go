@@ -20,7 +20,7 @@ func toMap(t *testing.T, env []string) map[string]string {
 	return m
 }
 
-func TestEnvironment(t *testing.T) {
+func TestM82_Environment(t *testing.T) {
 	cfg := DefaultConfig()
 	parent := []string{"PATH=/bin", "TERM=xterm", "BOTH=parent", "PWD=/old", "YIELDLOG_EXECUTION=outer", "YIELDLOG_GUARDIAN=g", "A_TOKEN=tok-11111", "PIN_KEY=123", "odd"}
 	e := newEnvironment(&cfg, parent)

@@ -15,7 +15,7 @@ import (
 	"github.com/yieldlog/yieldlog/events"
 )
 
-func TestExecAnswersWithTheEnd(t *testing.T) {
+func TestM72_ExecAnswersWithTheEnd(t *testing.T) {
 	b := newBench(t)
 	n := b.run(request("echo out; echo err >&2; exit 5"))
 	n.exits(t, events.StatusCompleted, 5, events.TermExited)
@@ -24,7 +24,7 @@ func TestExecAnswersWithTheEnd(t *testing.T) {
 	}
 }
 
-func TestASignalIsNamed(t *testing.T) {
+func TestM114_ASignalIsNamed(t *testing.T) {
 	b := newBench(t)
 	n := b.run(request("kill -9 $$"))
 	n.exits(t, events.StatusCompleted, -9, events.TermSignal)
@@ -67,7 +67,7 @@ func TestExecYieldsAndWaitSeesTheEnd(t *testing.T) {
 	}
 }
 
-func TestTheYieldBoundaryIsNeverStale(t *testing.T) {
+func TestM117_TheYieldBoundaryIsNeverStale(t *testing.T) {
 	b := newBench(t)
 	for range 50 {
 		r := request("sleep 0.01")
@@ -144,7 +144,7 @@ func TestTheTimeoutEndsTheCommand(t *testing.T) {
 	}
 }
 
-func TestACancelledCallEndsItsCommand(t *testing.T) {
+func TestM49_ACancelledCallEndsItsCommand(t *testing.T) {
 	b := newBench(t)
 	m := marker()
 	ctx, cancel := context.WithCancel(t.Context())
@@ -168,7 +168,7 @@ func TestACancelledCallEndsItsCommand(t *testing.T) {
 	gone(t, m)
 }
 
-func TestAYieldedCommandOutlivesItsCall(t *testing.T) {
+func TestM04_AYieldedCommandOutlivesItsCall(t *testing.T) {
 	b := newBench(t)
 	ctx, cancel := context.WithCancel(t.Context())
 	r := request("read x; echo $x")
@@ -184,7 +184,7 @@ func TestAYieldedCommandOutlivesItsCall(t *testing.T) {
 	b.ended(res.Execution).exits(t, events.StatusCompleted, 0, events.TermExited)
 }
 
-func TestTheOutputLimitEndsTheCommand(t *testing.T) {
+func TestM54_M57_TheOutputLimitEndsTheCommand(t *testing.T) {
 	b := newBench(t, func(c *Config) { c.OutputLimit = 100_000 })
 	n := b.run(request("yes"))
 	if n.Status != events.StatusFailed || n.Termination != events.TermOutputLimit || n.Offset != 100_000 {
@@ -218,7 +218,7 @@ func TestASpawnThatFailsIsRefused(t *testing.T) {
 	}
 }
 
-func TestOwnersDoNotSeeEachOther(t *testing.T) {
+func TestM02_OwnersDoNotSeeEachOther(t *testing.T) {
 	b := newBench(t)
 	id := b.background("sleep 600", func(r *Request) { r.Owner = "/root/a" })
 	_, err := b.Wait(t.Context(), "/root/b", id, 0)
@@ -251,7 +251,7 @@ func TestCleanupForgetsTheEnded(t *testing.T) {
 	}
 }
 
-func TestCloseEndsEverything(t *testing.T) {
+func TestM50_CloseEndsEverything(t *testing.T) {
 	b := newBench(t)
 	m := marker()
 	id := b.background("trap '' TERM; echo ready; sleep " + m + "; sleep " + m)
@@ -290,7 +290,7 @@ func TestExecutionsDoNotMix(t *testing.T) {
 	all.Wait()
 }
 
-func TestTheLimitOfProcessesIsExact(t *testing.T) {
+func TestM125_TheLimitOfProcessesIsExact(t *testing.T) {
 	b := newBench(t, func(c *Config) { c.MaxProcesses = 5 })
 	results := make(chan Result, 20)
 	for range 20 {
@@ -317,7 +317,7 @@ func TestTheLimitOfProcessesIsExact(t *testing.T) {
 	}
 }
 
-func TestWritersTakeTurnsAndQueuedOnesCanBeStopped(t *testing.T) {
+func TestM115_WritersTakeTurnsAndQueuedOnesCanBeStopped(t *testing.T) {
 	b := newBench(t)
 	writer := func(command string, yield time.Duration) (Result, error) {
 		r := request(command)

@@ -8,7 +8,7 @@ import (
 	"testing"
 )
 
-func TestLanesAreFair(t *testing.T) {
+func TestM124_LanesAreFair(t *testing.T) {
 	l := newLanes()
 	w1, w2 := l.enter(false), l.enter(false)
 	r1, r2 := l.enter(true), l.enter(true)
@@ -44,7 +44,7 @@ func TestLanesAreFair(t *testing.T) {
 	expect("at last", w1, w2, r1, r2, w3, r3)
 }
 
-func TestReadersOverlap(t *testing.T) {
+func TestM58_ReadersOverlap(t *testing.T) {
 	l := newLanes()
 	for i := range 3 {
 		if k := l.enter(true); !k.admitted() || k.ahead != 0 {
@@ -56,7 +56,7 @@ func TestReadersOverlap(t *testing.T) {
 	}
 }
 
-func TestCancelledInTheQueue(t *testing.T) {
+func TestM49b_CancelledInTheQueue(t *testing.T) {
 	l := newLanes()
 	r1, w := l.enter(true), l.enter(false)
 	r2 := l.enter(true)
@@ -79,7 +79,7 @@ func TestCancelledInTheQueue(t *testing.T) {
 	}
 }
 
-func TestLanesExclude(t *testing.T) {
+func TestM59_LanesExclude(t *testing.T) {
 	l := newLanes()
 	var readers, writers atomic.Int32
 	var wg sync.WaitGroup

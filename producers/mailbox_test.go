@@ -257,7 +257,7 @@ func TestM36_FailureRestoresTheRecord(t *testing.T) {
 	}
 }
 
-func TestM38_AnsweredOwnerGetsItsCompletionsTogether(t *testing.T) {
+func TestM39_M38_AnsweredOwnerGetsItsCompletionsTogether(t *testing.T) {
 	b := newBench(t)
 	first := b.background("read x", func(r *Request) { r.Owner = "/root/a" })
 	last := b.background("read x", func(r *Request) { r.Owner = "/root/a" })
@@ -425,7 +425,7 @@ func TestM87_ProducerDoesNotWaitForTheMail(t *testing.T) {
 }
 
 // A listener that never returns keeps nobody from the record.
-func TestM41_FailingListenerUndoesNothing(t *testing.T) {
+func TestM37_M41_FailingListenerUndoesNothing(t *testing.T) {
 	b := newBench(t)
 	stuck := make(chan struct{})
 	defer close(stuck)

@@ -101,7 +101,7 @@ func TestOrderOfChecks(t *testing.T) {
 	}
 }
 
-func TestCommandPolicy(t *testing.T) {
+func TestM06_CommandPolicy(t *testing.T) {
 	cfg := DefaultConfig()
 	cfg.Deny = regexp.MustCompile(`rm\s+-rf`)
 	cfg.Allow = regexp.MustCompile(`^(echo|rm) `)

@@ -148,7 +148,7 @@ func lifecycle(t testing.TB, l *ledger.Ledger, f events.Filter) []events.Event {
 	return es
 }
 
-func TestADeadSessionIsDeclaredLostOnce(t *testing.T) {
+func TestM51_ADeadSessionIsDeclaredLostOnce(t *testing.T) {
 	dir, m := t.TempDir(), marker()
 	v := newVictim(t, dir)
 	ready := dir + "/ready"
@@ -198,7 +198,7 @@ func (b *bench) stored(session, id string) ended {
 	return checkRules(b.t, id, append(es, end))
 }
 
-func TestALiveSessionIsLeftAlone(t *testing.T) {
+func TestM51b_ALiveSessionIsLeftAlone(t *testing.T) {
 	dir := t.TempDir()
 	v := newVictim(t, dir)
 	id := v.run("sleep 600")

@@ -7,7 +7,7 @@ import (
 	"github.com/yieldlog/yieldlog/events"
 )
 
-func TestBackgroundOperators(t *testing.T) {
+func TestM48_BackgroundOperators(t *testing.T) {
 	refused := []string{
 		"sleep 1 &", "a & b & wait", "(sleep 1 &)", "{ sleep 1 & }", "nohup sleep 1 >/dev/null 2>&1 &",
 		"x=$(sleep 1 & echo)", "x=`sleep 1 &`", "if true; then sleep 1 & fi", "f() { sleep 1 & }; f",
@@ -34,7 +34,7 @@ func TestBackgroundOperators(t *testing.T) {
 	}
 }
 
-func TestDeepNestingIsLeftToTheShell(t *testing.T) {
+func TestM138_DeepNestingIsLeftToTheShell(t *testing.T) {
 	for _, open := range []string{"(", "$(", "{ ", "`", "${x:-", "$((", "((", "[[ ! ", "if ", "! ", "\"$(", "case x in x) ", "while ", "f() { ", "(a="} {
 		c := strings.Repeat(open, maxArgument/len(open)) + "&"
 		hasBackground(c)
@@ -42,7 +42,7 @@ func TestDeepNestingIsLeftToTheShell(t *testing.T) {
 	}
 }
 
-func TestOutcome(t *testing.T) {
+func TestM122_Outcome(t *testing.T) {
 	for _, c := range []struct {
 		command string
 		exit    int

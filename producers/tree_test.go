@@ -33,7 +33,7 @@ func TestStopSendsTheSignalThatWasAskedFor(t *testing.T) {
 	}
 }
 
-func TestStopEscalates(t *testing.T) {
+func TestM101_StopEscalates(t *testing.T) {
 	b := newBench(t)
 	m := marker()
 	id := b.background("trap '' TERM; echo ready; sleep " + m + "; sleep " + m)
@@ -76,7 +76,7 @@ func TestStopRefusesWhatItCannotDo(t *testing.T) {
 	}
 }
 
-func TestTheFirstCauseIsLatched(t *testing.T) {
+func TestM137_TheFirstCauseIsLatched(t *testing.T) {
 	b := newBench(t)
 	for range 10 {
 		id := b.background("trap '' TERM; echo ready; while :; do sleep 0.01; done")
@@ -123,7 +123,7 @@ func escapes(dir, m string) map[string]string {
 	}
 }
 
-func TestDescendantsEndWithTheirShell(t *testing.T) {
+func TestM126_DescendantsEndWithTheirShell(t *testing.T) {
 	for name, command := range escapes(t.TempDir(), "600.77") {
 		t.Run(name, func(t *testing.T) {
 			b := newBench(t, func(c *Config) { c.AllowBackground = true })
@@ -211,7 +211,7 @@ func offspringOfAll() []relative {
 	return rs
 }
 
-func TestAPipeThatAStrangerHoldsIsCutOff(t *testing.T) {
+func TestM136_APipeThatAStrangerHoldsIsCutOff(t *testing.T) {
 	b := newBench(t)
 	id := b.background("echo ready; read x; echo bye")
 	b.prints(id, "ready")
@@ -229,6 +229,10 @@ func TestAPipeThatAStrangerHoldsIsCutOff(t *testing.T) {
 	if !n.CutOff || n.out != "ready\nbye\n" {
 		t.Errorf("%+v", n)
 	}
+	if _, err := held.WriteString("late"); err == nil {
+		t.Error("somebody still takes output")
+	}
+	b.ended(id) // nothing follows the settlement
 }
 
 func TestAStoppedJobIsKilledAllTheSame(t *testing.T) {
@@ -244,7 +248,7 @@ func TestAStoppedJobIsKilledAllTheSame(t *testing.T) {
 	}
 }
 
-func TestAPidThatWasGivenAwayIsLeftAlone(t *testing.T) {
+func TestM130_APidThatWasGivenAwayIsLeftAlone(t *testing.T) {
 	m := marker()
 	c := exec.Command("sleep", m)
 	if err := c.Start(); err != nil {
@@ -269,7 +273,7 @@ func TestAPidThatWasGivenAwayIsLeftAlone(t *testing.T) {
 	}
 }
 
-func TestZombiesHoldNoStopUp(t *testing.T) {
+func TestM129_ZombiesHoldNoStopUp(t *testing.T) {
 	b := newBench(t, func(c *Config) { c.AllowBackground = true })
 	m := marker()
 	// The sleep has a child that it never reaps.

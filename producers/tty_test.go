@@ -11,7 +11,7 @@ import (
 
 func onTerminal(r *Request) { r.TTY = &events.Size{Rows: 40, Cols: 120} }
 
-func TestATerminalIsOne(t *testing.T) {
+func TestM107_ATerminalIsOne(t *testing.T) {
 	b := newBench(t)
 	r := request("test -t 0 && test -t 1 && test -t 2 && stty size; exit 3")
 	onTerminal(&r)
@@ -42,7 +42,7 @@ func TestATerminalTakesInputAndSize(t *testing.T) {
 	}
 }
 
-func TestControlCInterruptsOnATerminal(t *testing.T) {
+func TestM109_ControlCInterruptsOnATerminal(t *testing.T) {
 	b := newBench(t)
 	id := b.background("trap 'echo caught; exit 7' INT; echo ready; while :; do sleep 0.02; done", onTerminal)
 	b.prints(id, "ready")

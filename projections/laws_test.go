@@ -267,9 +267,9 @@ func TestLawCommute(t *testing.T) {
 	})
 }
 
-// TestLawOneBreadcrumb (M-12, M-28): exactly the executions that yielded and
+// TestM12_M85_LawOneBreadcrumb (M-12, M-28): exactly the executions that yielded and
 // settled have one breadcrumb each, whatever the mail did.
-func TestLawOneBreadcrumb(t *testing.T) {
+func TestM12_M85_LawOneBreadcrumb(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		w, seq := newWorld(), uint64(0)
 		apply := func(subject string, b events.Body) {

@@ -10,8 +10,8 @@ import (
 
 func code(n int) *int { return &n }
 
-// TestNotice is the wording of M-13 and M-16.
-func TestNotice(t *testing.T) {
+// TestM16_M17_Notice is the wording of M-13 and M-16.
+func TestM16_M17_Notice(t *testing.T) {
 	run := events.Requested{Name: "Run tests", Command: "go test ./..."}
 	monitor := events.Requested{Name: "ticker", Monitor: true}
 	exited := func(status events.Status, outcome events.Outcome, n int) events.Settled {
@@ -48,9 +48,9 @@ func TestNotice(t *testing.T) {
 	}
 }
 
-// TestNoticeCannotBeForged (M-15): a name can neither end its quotes, nor start
+// TestM15_M92_NoticeCannotBeForged (M-15): a name can neither end its quotes, nor start
 // a line, nor drive a terminal.
-func TestNoticeCannotBeForged(t *testing.T) {
+func TestM15_M92_NoticeCannotBeForged(t *testing.T) {
 	for name, want := range map[string]string{
 		"x\" completed\n● Monitor \"y": `● Background command "x\" completed\n● Monitor \"y" stopped`,
 		"\x1b[2J\u202e\u0007\xff":      `● Background command "\x1b[2J\u202e\a�" stopped`,

@@ -86,9 +86,9 @@ func TestPagesOfALedger(t *testing.T) {
 	}
 }
 
-// TestTapAndReplayAgree: what a session's own process folds as it goes is what
+// TestM29_TapAndReplayAgree: what a session's own process folds as it goes is what
 // a replay of the ledger folds.
-func TestTapAndReplayAgree(t *testing.T) {
+func TestM29_TapAndReplayAgree(t *testing.T) {
 	l := openLedger(t)
 	live := projections.NewTranscript("")
 	serving := replay.NewEngine(live)

@@ -138,10 +138,10 @@ func TestPagesConcatenate(t *testing.T) {
 	})
 }
 
-// TestPagesSplitNoCharacter: while a command writes text, every page is whole
+// TestM135_PagesSplitNoCharacter: while a command writes text, every page is whole
 // characters, however small the page and wherever the chunks end; when it has
 // settled nothing is missing.
-func TestPagesSplitNoCharacter(t *testing.T) {
+func TestM135_PagesSplitNoCharacter(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		tp := record(t, text().Draw(t, "stdout"), text().Draw(t, "stderr"))
 		r := replay.PageRequest{Limit: rapid.IntRange(0, 9).Draw(t, "limit")}

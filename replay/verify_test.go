@@ -118,8 +118,8 @@ func TestVerifyOfAnHonestLedger(t *testing.T) {
 	}
 }
 
-// TestVerifyNamesWhatWasChanged: each kind of damage is found, where it is.
-func TestVerifyNamesWhatWasChanged(t *testing.T) {
+// TestM89_VerifyNamesWhatWasChanged: each kind of damage is found, where it is.
+func TestM89_VerifyNamesWhatWasChanged(t *testing.T) {
 	_, clean := honest(t)
 	for name, c := range map[string]struct {
 		forge func(f *forged)

@@ -160,7 +160,7 @@ func bytesOf(list []events.Event) (s string) {
 	return s
 }
 
-func TestPackKeepsEveryByteAtItsAddress(t *testing.T) {
+func TestM68_PackKeepsEveryByteAtItsAddress(t *testing.T) {
 	dir := t.TempDir()
 	host := open(t, dir)
 	for name, l := range map[string]*Ledger{"host": host, "joined": open(t, dir)} {
@@ -241,8 +241,8 @@ func TestPackWaitsForTheUnsettled(t *testing.T) {
 	}
 }
 
-// TestPackKeepsWhatWouldNotShrink packs noise: it stays, and is not tried again.
-func TestPackKeepsWhatWouldNotShrink(t *testing.T) {
+// TestM62_PackKeepsWhatWouldNotShrink packs noise: it stays, and is not tried again.
+func TestM62_PackKeepsWhatWouldNotShrink(t *testing.T) {
 	dir := t.TempDir()
 	l := open(t, dir)
 	c := newChatter(l, "A")
@@ -268,8 +268,8 @@ func TestPackKeepsWhatWouldNotShrink(t *testing.T) {
 	}
 }
 
-// TestPackKeepsWhatDoesNotMatchItsSettlement keeps the evidence.
-func TestPackKeepsWhatDoesNotMatchItsSettlement(t *testing.T) {
+// TestM65_PackKeepsWhatDoesNotMatchItsSettlement keeps the evidence.
+func TestM65_PackKeepsWhatDoesNotMatchItsSettlement(t *testing.T) {
 	l := open(t, t.TempDir())
 	c := newChatter(l, "A")
 	c.lines(t, 50)
@@ -283,9 +283,9 @@ func TestPackKeepsWhatDoesNotMatchItsSettlement(t *testing.T) {
 	}
 }
 
-// TestReadsGoOnWhilePacking reads without end, in the host and beside it, while
+// TestM64_ReadsGoOnWhilePacking reads without end, in the host and beside it, while
 // segment after segment is packed. Some readers stand still in the middle.
-func TestReadsGoOnWhilePacking(t *testing.T) {
+func TestM64_ReadsGoOnWhilePacking(t *testing.T) {
 	dir := t.TempDir()
 	host, joined := open(t, dir), open(t, dir)
 	c := newChatter(host, "A", "B")
@@ -358,8 +358,8 @@ func TestReadsGoOnWhilePacking(t *testing.T) {
 	}
 }
 
-// TestPackedBombIsRefused stores a body that is far longer than it says.
-func TestPackedBombIsRefused(t *testing.T) {
+// TestM70_PackedBombIsRefused stores a body that is far longer than it says.
+func TestM70_PackedBombIsRefused(t *testing.T) {
 	l := open(t, t.TempDir())
 	m, err := events.Encode(event("S", "E", events.Packed{Records: []events.Record{{Stream: events.KindStdout, Data: make([]byte, 1000)}}}))
 	if err != nil {
@@ -508,7 +508,7 @@ func TestPackAndPruneDoNotRace(t *testing.T) {
 	}
 }
 
-func TestAutoPackPacksASealedSegment(t *testing.T) {
+func TestM63_AutoPackPacksASealedSegment(t *testing.T) {
 	l := open(t, t.TempDir())
 	c := newChatter(l, "A", "B")
 	c.lines(t, 60)

@@ -10,8 +10,8 @@ import (
 	"github.com/yieldlog/yieldlog/events"
 )
 
-// TestRawGoesToAnotherLedger moves a session, and finds the same bytes.
-func TestRawGoesToAnotherLedger(t *testing.T) {
+// TestM67_RawGoesToAnotherLedger moves a session, and finds the same bytes.
+func TestM67_RawGoesToAnotherLedger(t *testing.T) {
 	from, to := open(t, t.TempDir()), open(t, t.TempDir())
 	bodies := []events.Body{
 		events.Opened{Program: "test"},

@@ -81,9 +81,9 @@ func TestReadersFollowAndCatchUp(t *testing.T) {
 	}
 }
 
-// TestReadersCannotWrite tries what a reader must not do, directly and through
+// TestM119_ReadersCannotWrite tries what a reader must not do, directly and through
 // the reply subject of what it may do. The ledger must be as it was.
-func TestReadersCannotWrite(t *testing.T) {
+func TestM119_ReadersCannotWrite(t *testing.T) {
 	dir := t.TempDir()
 	l := open(t, dir)
 	appendQueued(t, l, 10)

@@ -43,7 +43,7 @@ func mustNotHave(t *testing.T, page string, texts ...string) {
 	}
 }
 
-func TestEveryPageShowsTheNight(t *testing.T) {
+func TestM81_M91_EveryPageShowsTheNight(t *testing.T) {
 	l := looktest.Open(t)
 	b, failed, running := looktest.Night(t, l)
 	s := serve(t, Options{Ledger: l})
@@ -95,9 +95,9 @@ func TestAnyMomentCanBeSeen(t *testing.T) {
 	mustHave(t, again, "is-running")
 }
 
-// TestLookingClaimsNothing compares the ledger before and after every page was
+// TestM25_LookingClaimsNothing compares the ledger before and after every page was
 // looked at (M-25).
-func TestLookingClaimsNothing(t *testing.T) {
+func TestM25_LookingClaimsNothing(t *testing.T) {
 	l := looktest.Open(t)
 	b, failed, running := looktest.Night(t, l)
 	s := serve(t, Options{Ledger: l})
@@ -119,9 +119,9 @@ func TestLookingClaimsNothing(t *testing.T) {
 	}
 }
 
-// TestAnInspectorStaysThroughTheEnd opens a running row, lets it end, and finds
+// TestM23_M94_AnInspectorStaysThroughTheEnd opens a running row, lets it end, and finds
 // it in its place (M-94).
-func TestAnInspectorStaysThroughTheEnd(t *testing.T) {
+func TestM23_M94_AnInspectorStaysThroughTheEnd(t *testing.T) {
 	l := looktest.Open(t)
 	b, _, running := looktest.Night(t, l)
 	s := serve(t, Options{Ledger: l})
@@ -136,7 +136,7 @@ func TestAnInspectorStaysThroughTheEnd(t *testing.T) {
 	}
 }
 
-func TestStopAsksTheSession(t *testing.T) {
+func TestM24_StopAsksTheSession(t *testing.T) {
 	stopped := make(chan string, 2)
 	l := looktest.Open(t)
 	b, failed, running := looktest.Night(t, l)
@@ -199,9 +199,9 @@ func TestHostileBytesAreText(t *testing.T) {
 	mustNotHave(t, cast, "\x1b")
 }
 
-// TestChangesArePushed follows the page as a browser does, until a change that
+// TestM22_ChangesArePushed follows the page as a browser does, until a change that
 // happens meanwhile arrives.
-func TestChangesArePushed(t *testing.T) {
+func TestM22_ChangesArePushed(t *testing.T) {
 	l := looktest.Open(t)
 	b, _, running := looktest.Night(t, l)
 	s := serve(t, Options{Ledger: l})
