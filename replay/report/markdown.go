@@ -43,7 +43,10 @@ func (c *Call) markdown(b *bufio.Writer) {
 	if c.Note != "" {
 		fmt.Fprintf(b, ", %s", code(c.Note))
 	}
-	fmt.Fprintf(b, ", %s, by %s at %s\n\n", look.Duration(c.Took), code(c.Owner), c.Since.Local().Format("15:04:05"))
+	if c.Took > 0 {
+		fmt.Fprintf(b, ", %s", look.Duration(c.Took))
+	}
+	fmt.Fprintf(b, ", by %s at %s\n\n", code(c.Owner), c.Since.Local().Format("15:04:05"))
 	if c.Command != "" {
 		fmt.Fprint(b, fence("sh", c.FullCommand))
 	}
@@ -70,7 +73,11 @@ func (r Row) markdown(b *bufio.Writer) {
 	if c.Breadcrumb != "" {
 		what += "<br>" + cell(c.Breadcrumb)
 	}
-	fmt.Fprintf(b, "| %s | %s %s | %s | %s | %s |\n", at, c.Mark.Sign, c.Mark.Word, what, cell(c.Owner), look.Duration(c.Took))
+	took := ""
+	if c.Took > 0 { // 0 while it runs
+		took = look.Duration(c.Took)
+	}
+	fmt.Fprintf(b, "| %s | %s %s | %s | %s | %s |\n", at, c.Mark.Sign, c.Mark.Word, what, cell(c.Owner), took)
 }
 
 // cell is code in a table, where a bar ends the cell even in code.
