@@ -95,7 +95,11 @@ func (a *app) printDiagnosis(d diagnosis) error {
 	}
 	if i := d.Ledger; i != nil {
 		w := tabwriter.NewWriter(a.out, 0, 0, 2, ' ', 0)
-		fmt.Fprintf(w, "ledger\t%s\nhost\tpid %d\t%s\n", i.Dir, i.Host, i.URL)
+		host := fmt.Sprintf("pid %d", i.Host)
+		if i.Host == os.Getpid() {
+			host = "nobody but this command"
+		}
+		fmt.Fprintf(w, "ledger\t%s\nhost\t%s\t%s\n", i.Dir, host, i.URL)
 		fmt.Fprintf(w, "size\t%s of %s, %s free on the disk\n", size(i.Bytes), size(i.MaxBytes), size(i.Free))
 		for _, s := range i.Streams {
 			sealed := ""
