@@ -7,6 +7,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"time"
 
 	"github.com/yieldlog/yieldlog/events"
 )
@@ -16,6 +17,7 @@ import (
 type eventFilter struct {
 	words  []string // kinds and classes: one of them, if there are any
 	fields []fieldTerm
+	since  time.Time // what was before is left out
 }
 
 // A fieldTerm demands that a field has a value, or has not.
@@ -94,6 +96,9 @@ var fieldNames = sync.OnceValue(func() []string {
 })
 
 func (f eventFilter) match(e events.Event) bool {
+	if e.Time.Before(f.since) {
+		return false
+	}
 	if len(f.words) > 0 && !slices.Contains(f.words, string(e.Kind())) && !slices.Contains(f.words, string(e.Class())) {
 		return false
 	}

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"iter"
+	"time"
 
 	"github.com/spf13/cobra"
 
@@ -16,7 +17,7 @@ func newEvents(a *app) *cobra.Command {
 	var (
 		follow bool
 		expr   string
-		from   uint64
+		from   string
 	)
 	c := &cobra.Command{
 		Use:   "events [ID]",
@@ -37,18 +38,23 @@ body. name!=value must not hold.
 			if err != nil {
 				return usageError{err}
 			}
+			m, err := parseMoment(from, time.Now())
+			if err != nil {
+				return usageError{err}
+			}
+			f.since = m.time
 			return a.reading(c.Context(), func(l *ledger.Ledger) error {
 				subjects, err := a.selectEvents(c.Context(), l, args)
 				if err != nil {
 					return err
 				}
-				return a.printEvents(c.Context(), eventSource(c.Context(), l, subjects, from, follow), f)
+				return a.printEvents(c.Context(), eventSource(c.Context(), l, subjects, max(m.seq, 1), follow), f)
 			})
 		},
 	}
 	c.Flags().BoolVarP(&follow, "follow", "f", false, "go on with what happens")
 	c.Flags().StringVar(&expr, "filter", "", "print only these, for example 'settled,outcome=failure'")
-	c.Flags().Uint64Var(&from, "from", 1, "begin at this sequence")
+	c.Flags().StringVar(&from, "from", "", "begin at this sequence or time, or so long ago (1h)")
 	return c
 }
 
