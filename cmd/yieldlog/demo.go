@@ -203,7 +203,7 @@ func (d *demo) recovered(ctx context.Context) (err error) {
 			return fmt.Errorf("the ledger does not name what was lost: %d executions", len(list))
 		}
 		d.say("$ yieldlog ps")
-		return d.app.printProcesses(list)
+		return d.app.printProcesses(list, time.Now())
 	})
 }
 

@@ -43,7 +43,11 @@ func newPs(a *app) *cobra.Command {
 				if at == "" {
 					markDead(l, list)
 				}
-				return a.printProcesses(list)
+				now := time.Now()
+				if m, err := parseMoment(at, now); err == nil && !m.time.IsZero() {
+					now = m.time
+				}
+				return a.printProcesses(list, now)
 			})
 		},
 	}
@@ -147,7 +151,7 @@ func pick(processes *projections.Processes, running, all bool, limit int) []proj
 	return list
 }
 
-func (a *app) printProcesses(list []projections.Process) error {
+func (a *app) printProcesses(list []projections.Process, now time.Time) error {
 	if a.json {
 		rows := make([]processLine, 0, len(list))
 		for _, p := range list {
@@ -156,15 +160,14 @@ func (a *app) printProcesses(list []projections.Process) error {
 		return a.printJSON("processes", rows)
 	}
 	if width, ok := a.screen(); ok {
-		return printTable(&fitter{w: a.out, width: width}, list, true)
+		return printTable(&fitter{w: a.out, width: width}, list, now, true)
 	}
-	return printTable(a.out, list, false)
+	return printTable(a.out, list, now, false)
 }
 
-// printTable prints the list. A narrow one leaves out what everybody knows: the
+// printTable prints the list as of now. A narrow one leaves out what everybody knows: the
 // day where it is today, and the owner where nobody else is.
-func printTable(out io.Writer, list []projections.Process, narrow bool) error {
-	now := time.Now()
+func printTable(out io.Writer, list []projections.Process, now time.Time, narrow bool) error {
 	day, owners := "Jan 02 15:04:05", true
 	if narrow && !slices.ContainsFunc(list, func(p projections.Process) bool { return !sameDay(p.RequestedAt, now) }) {
 		day = "15:04:05"

@@ -50,7 +50,7 @@ change the speed, q ends.`,
 	c.Flags().Float64Var(&player.Speed, "speed", 1, "how much faster than it was")
 	c.Flags().DurationVar(&player.IdleLimit, "idle-limit", 2*time.Second, "the longest pause, as it was recorded; 0 is no limit")
 	c.Flags().BoolVar(&player.Instant, "instant", false, "without pauses")
-	c.Flags().StringVar(&from, "from", "", "play from here on: a sequence, an event's id, a time, or a time since the beginning (90s)")
+	c.Flags().StringVar(&from, "from", "", "play from here on, and show at once what was before: a sequence, an event's id, a time, or a time since the beginning (90s)")
 	return c
 }
 
