@@ -41,6 +41,7 @@ var tables = []table{
 	{"capture", (*bench).capture},
 	{"flood", (*bench).besideFlood},
 	{"store", (*bench).store},
+	{"open", (*bench).open},
 }
 
 // A bench owns a temporary directory with the binary in it.
@@ -49,6 +50,7 @@ type bench struct {
 	binary string
 	peers  bool
 	rounds int
+	most   int
 }
 
 func main() {
@@ -62,8 +64,14 @@ func main() {
 	b := &bench{}
 	flag.BoolVar(&b.peers, "peers", false, "measure YieldShell and Desktop Commander through the same client, where they are installed")
 	flag.IntVar(&b.rounds, "rounds", 400, "calls for each figure")
+	flag.IntVar(&b.most, "most", 1_000_000, "events of the longest ledger that is opened; 10000000 takes half an hour")
+	into := flag.String("record", "", "only record -most events in this directory")
 	flag.Parse()
-	if err := b.main(flag.Args()); err != nil {
+	run := func() error { return b.main(flag.Args()) }
+	if *into != "" {
+		run = func() error { return record(*into, b.most) }
+	}
+	if err := run(); err != nil {
 		fmt.Fprintln(os.Stderr, "bench:", err)
 		os.Exit(1)
 	}

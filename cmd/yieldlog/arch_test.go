@@ -28,7 +28,7 @@ var walls = map[string][]string{
 	"replay":        {"events", "events/ledger", "projections"},
 	"mcp":           {"events", "projections", "producers", "replay"},
 	"guardian":      {},
-	"bench":         {},
+	"bench":         {"events", "events/ledger"}, // to record what it opens
 	"field":         {},
 	"crash":         {}, // tests only
 	"cmd":           {"events", "events/ledger", "projections", "producers", "replay", "mcp", "guardian"},
