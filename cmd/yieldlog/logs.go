@@ -18,8 +18,11 @@ func newLogs(a *app) *cobra.Command {
 		from   int64
 	)
 	c := &cobra.Command{
-		Use:               "logs ID[@OFFSET]",
-		Short:             "Print an execution's output: stdout to stdout, stderr to stderr",
+		Use:   "logs ID[@OFFSET]",
+		Short: "Print an execution's output: stdout to stdout, stderr to stderr",
+		Long: `Print an execution's output as it is: stdout to stdout, stderr to stderr.
+ID@OFFSET, as yieldlog grep prints it, begins at that byte. To interrupt
+--follow ends nothing but the printing.`,
 		Annotations:       map[string]string{onlyText: "`yieldlog export --format jsonl` has the output"},
 		Args:              usageArgs(cobra.ExactArgs(1)),
 		ValidArgsFunction: a.completeIDs,
