@@ -124,7 +124,7 @@ func (l *Ledger) Pack(ctx context.Context) (PackReport, error) {
 		return r, fmt.Errorf("packing: %w", err)
 	}
 	for _, s := range l.packable(func(string) bool { return true }) {
-		before, after, err := l.packSegment(ctx, s, false)
+		before, after, err := l.packPatiently(ctx, s)
 		switch {
 		case errors.Is(err, errUnsettled):
 			r.Waiting = append(r.Waiting, s)
@@ -140,6 +140,20 @@ func (l *Ledger) Pack(ctx context.Context) (PackReport, error) {
 		}
 	}
 	return r, nil
+}
+
+// packPatiently packs a segment, and again when the host was replaced meanwhile:
+// the next one drops a twin that is not finished.
+func (l *Ledger) packPatiently(ctx context.Context, segment string) (before, after int64, err error) {
+	for {
+		hosts := l.store.nc.Stats().Reconnects
+		before, after, err = l.packSegment(ctx, segment, false)
+		replaced := l.store.nc.Stats().Reconnects != hosts || !l.store.nc.IsConnected()
+		if err == nil || errors.Is(err, errUnsettled) || errors.Is(err, errDense) || !replaced || ctx.Err() != nil || !l.store.counts(segment) {
+			return before, after, err
+		}
+		pause(ctx, passPause)
+	}
 }
 
 // lockPack waits until nobody else packs.
