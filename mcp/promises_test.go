@@ -1,0 +1,187 @@
+package mcp
+
+import (
+	"context"
+	"encoding/json"
+	"strings"
+	"testing"
+
+	"github.com/yieldlog/yieldlog/events"
+	"github.com/yieldlog/yieldlog/events/ledger"
+	"github.com/yieldlog/yieldlog/producers"
+	"github.com/yieldlog/yieldlog/projections"
+)
+
+// history is the transcript's rows, without those of the session itself.
+func (c *caller) history() (rows []projections.Row) {
+	c.t.Helper()
+	all, err := c.server.opts.Transcript(c.t.Context(), c.server.opts.Session.ID())
+	if err != nil {
+		c.t.Fatal(err)
+	}
+	for _, r := range all {
+		if r.Kind != projections.RowSession {
+			rows = append(rows, r)
+		}
+	}
+	return rows
+}
+
+func TestM09_M112_EmptyPollsAddNoRow(t *testing.T) {
+	c := newCaller(t, liveServer(t, nil))
+	id := map[string]any{"process_id": c.yields("true"), "timeout_ms": 1}
+	before := len(c.history())
+	for range 5 {
+		c.call("wait", id)
+		c.call("read", map[string]any{"process_id": id["process_id"]})
+	}
+	if after := len(c.history()); before != 1 || after != before {
+		t.Errorf("%d rows became %d", before, after)
+	}
+}
+
+func TestM10_ControlsStayVisible(t *testing.T) {
+	c := newCaller(t, liveServer(t, nil))
+	id := c.exec("sleep 600", "yield_ms", 0).ProcessID
+	c.goOn(id)
+	if got := c.call("write", map[string]any{"process_id": id, "input": "late"}); got.OK {
+		t.Errorf("written to a closed input: %+v", got)
+	}
+	c.call("stop", map[string]any{"process_id": id})
+	var got []string
+	for _, r := range c.history()[1:] {
+		text, _, _ := strings.Cut(r.Text, "failed:")
+		got = append(got, string(r.Kind)+" "+text)
+	}
+	want := "input Input: end of input|input Input: 4 bytes |stop Stop: SIGTERM"
+	if strings.Join(got, "|") != want {
+		t.Errorf("the rows are %q", got)
+	}
+}
+
+func TestM11_EveryCallIsInTheHistory(t *testing.T) {
+	c := newCaller(t, liveServer(t, nil))
+	done := c.exec("exit 3").ProcessID
+	c.exec("echo no", "side_effects", []string{"RUNS_INLINE_CODE"})
+	yielded := c.yields("true")
+	rows := c.history()
+	if len(rows) != 3 {
+		t.Fatalf("%d rows", len(rows))
+	}
+	if rows[0].Execution != done || *rows[0].ExitCode != 3 || !strings.Contains(rows[1].Refusal, "RUNS_INLINE_CODE") ||
+		rows[2].Execution != yielded || !rows[2].Yielded {
+		t.Errorf("the rows are %+v", rows)
+	}
+}
+
+func TestM73_ProgressIsTransient(t *testing.T) {
+	l, err := ledger.Open(context.Background(), ledger.Options{Dir: t.TempDir(), Sync: ledger.SyncRelaxed})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = l.Close() })
+	s, _ := serverOn(t, l, producers.DefaultConfig())
+	c := newCaller(t, s)
+	c.send(request(1, "tools/call", string(encode(map[string]any{
+		"name":      "exec",
+		"arguments": map[string]any{"command": "echo line; read x", "side_effects": []string{"NONE"}, "yield_ms": 600000},
+		"_meta":     map[string]any{"progressToken": "tok"},
+	}))))
+	if note := c.next(); note.Method != "notifications/progress" {
+		t.Fatalf("got %s %s", note.Method, note.Result)
+	}
+	var kinds []string
+	for e, err := range l.Read(t.Context(), events.Filter{Class: events.ClassExecution}, 1, 0) {
+		if err != nil {
+			t.Fatal(err)
+		}
+		kinds = append(kinds, string(e.Kind()))
+	}
+	if got := strings.Join(kinds, " "); !strings.HasPrefix("requested spawned", got) {
+		t.Errorf("the ledger has %s", got)
+	}
+}
+
+// Monitors wake the client as completions do, and only for root.
+func TestM80_M95_MonitorsWakeByTheSamePath(t *testing.T) {
+	c := newCaller(t, liveServer(t, nil))
+	c.initialize("codex")
+	monitor := map[string]any{"command": "echo line", "side_effects": []string{"NONE"}, "name": "ticker", "owner": "/root/a"}
+	c.arrives("/root/a", c.call("monitor", monitor).ProcessID)
+	if m, ch := c.heard(); len(m)+len(ch) > 0 {
+		t.Errorf("woken for another owner by %s %s", m, ch)
+	}
+	delete(monitor, "owner")
+	c.call("monitor", monitor)
+	messages, _ := c.wakes()
+	if text := string(messages[0]); !strings.Contains(text, wakeText) || !strings.Contains(text, `Monitor \"ticker\"`) {
+		t.Errorf("the wake: %s", text)
+	}
+}
+
+func TestM83_M84_AFailedExitIsNoFailedControl(t *testing.T) {
+	c := newCaller(t, liveServer(t, nil))
+	id := c.yields("echo why >&2; exit 3")
+	if r := c.raw("write", map[string]any{"process_id": id, "input": "", "close_stdin": true}); r.IsError {
+		t.Errorf("write: %s", r.StructuredContent)
+	}
+	for _, tool := range []string{"wait", "read"} {
+		r := c.raw(tool, map[string]any{"process_id": id})
+		var got facts
+		if err := json.Unmarshal(r.StructuredContent, &got); err != nil {
+			t.Fatal(err)
+		}
+		if r.IsError || got.Status != "completed" || *got.ExitCode != 3 || got.Outcome != events.OutcomeFailure || *got.Stderr != "why\n" {
+			t.Errorf("%s: %s", tool, r.StructuredContent)
+		}
+	}
+}
+
+func TestM108_DefaultOfWait(t *testing.T) {
+	c := newCaller(t, liveServer(t, nil))
+	var list struct {
+		Tools []struct {
+			Name        string
+			InputSchema struct {
+				Properties map[string]struct{ Default any }
+			}
+		}
+	}
+	c.ask("tools/list", `{}`, &list)
+	for _, tool := range list.Tools {
+		if tool.Name == "wait" {
+			if got := tool.InputSchema.Properties["timeout_ms"].Default; got != 30000.0 {
+				t.Errorf("the default is %v ms", got)
+			}
+			return
+		}
+	}
+	t.Error("there is no wait")
+}
+
+func TestM121_DetailsOfWhatIsLive(t *testing.T) {
+	c := newCaller(t, liveServer(t, nil))
+	id := c.yields("true", "name", "build", "owner", "/root/a")
+	live := map[string]any{"owner": "/root/a", "include_completed": false}
+	ps := c.call("ps", live).Processes
+	if len(ps) != 1 || ps[0].ProcessID != id || ps[0].PID == nil || *ps[0].Name != "build" || ps[0].Owner != "/root/a" ||
+		ps[0].Command != "read x; true" || ps[0].StartedAt == nil || ps[0].State != "running" {
+		t.Fatalf("live: %+v", ps)
+	}
+	c.goOn(id, "owner", "/root/a")
+	c.call("wait", map[string]any{"process_id": id, "owner": "/root/a"})
+	if ps := c.call("ps", live).Processes; len(ps) != 0 {
+		t.Errorf("what has ended is listed as live: %+v", ps)
+	}
+}
+
+func TestM123_AnswersNameTheirCommand(t *testing.T) {
+	c := newCaller(t, liveServer(t, nil))
+	got := c.exec("echo one")
+	if got.Command != "echo one" {
+		t.Errorf("exec: %q", got.Command)
+	}
+	if got := c.call("wait", map[string]any{"process_id": got.ProcessID}); got.Command != "echo one" {
+		t.Errorf("wait: %q", got.Command)
+	}
+}
