@@ -124,11 +124,9 @@ func (s *Session) unrecorded(ctx context.Context, e *execution, r Request, err e
 	if ctx.Err() != nil {
 		no = &refusal{Reason: "cancelled", Message: "the call was cancelled before the command started"}
 	}
-	asked := s.requested(r)
 	wait, done := context.WithTimeout(context.WithoutCancel(ctx), time.Second)
 	defer done()
-	fact := events.Refused{Reason: no.Reason, Message: no.Message, Request: &asked}
-	if err := s.ledger.Post(wait, s.event(e.owner, e.id, fact), nil); err != nil {
+	if err := s.ledger.Post(wait, s.event(e.owner, e.id, s.refusedFact(r, no)), nil); err != nil {
 		s.log.Warn("recording a refusal", "execution", e.id, "error", err)
 	}
 	no.recorded = true
@@ -158,13 +156,12 @@ func (s *Session) hide(r Request) func(text string) string {
 
 // refuse records a refusal and says what the caller is told.
 func (s *Session) refuse(ctx context.Context, r Request, no *refusal) (Result, error) {
-	no.Message = s.hide(r)(no.Message)
+	no.Message = excerpt(s.hide(r)(no.Message), 4*refusedText)
 	res := Result{Execution: events.NewID(), Outcome: Refused, Refusal: no.Message, Reason: no.Reason}
 	if no.recorded || no.Reason == "ledger" { // which cannot be recorded
 		return res, context.Cause(ctx)
 	}
-	asked := s.requested(r)
-	ev, err := s.ledger.Append(ctx, s.event(r.Owner, res.Execution, events.Refused{Reason: no.Reason, Message: no.Message, Request: &asked}))
+	ev, err := s.ledger.Append(ctx, s.event(r.Owner, res.Execution, s.refusedFact(r, no)))
 	if err != nil {
 		return res, fmt.Errorf("recording a refusal: %w", err)
 	}

@@ -125,6 +125,9 @@ func checkTexts(r Request) *refusal {
 		return refuse("command", "the command is too long: %d bytes, and the system takes at most %d (128 KiB). "+
 			"Write it to a file and run that, or pass the data through stdin", len(r.Command), maxArgument)
 	}
+	if len(r.Name) > refusedText {
+		return refuse("command", "the name is too long: %d bytes, and at most %d are kept", len(r.Name), refusedText)
+	}
 	for name, value := range r.Env {
 		if name == "" || strings.ContainsAny(name, "=\x00") || strings.ContainsRune(value, 0) {
 			return refuse("command", "env has the variable %q, whose name or value no process can be given", name)

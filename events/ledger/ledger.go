@@ -61,6 +61,8 @@ func (o Options) withDefaults() Options {
 var (
 	// ErrExists says that the one event which a subject may hold is there already.
 	ErrExists = errors.New("the event exists already")
+	// ErrTooLarge says that the event is larger than any stream takes.
+	ErrTooLarge = errors.New("the event is too large")
 	// ErrClosed says that the ledger was closed.
 	ErrClosed = errors.New("the ledger is closed")
 	// ErrUnavailable says that appends are not being acknowledged.

@@ -261,3 +261,32 @@ func BenchmarkOutput(b *testing.B) {
 		})
 	}
 }
+
+func TestAnEventThatIsTooLargeHoldsNothingUp(t *testing.T) {
+	l := open(t, t.TempDir())
+	text := make([]byte, 8<<20)
+	for i := range text {
+		text[i] = 'x'
+	}
+	for _, n := range []int{1 << 20, 2 << 20, 8 << 20} {
+		if _, err := l.Append(t.Context(), event("S", "", events.Opened{Program: string(text[:n])})); !errors.Is(err, ErrTooLarge) {
+			t.Errorf("%d bytes: %v", n, err)
+		}
+		owned := event("S", "E", events.Queued{})
+		owned.Owner = "/" + string(text[:n])
+		if _, err := l.Append(t.Context(), owned); !errors.Is(err, ErrTooLarge) {
+			t.Errorf("an owner of %d bytes: %v", n, err)
+		}
+	}
+	for _, n := range []int{maxMessage - 1000, maxMessage - 400} {
+		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+		_, err := l.Append(ctx, event("S", "", events.Closed{Reason: string(text[:n])}))
+		cancel()
+		if err != nil && !errors.Is(err, ErrTooLarge) && !errors.Is(err, ErrExists) {
+			t.Errorf("%d bytes: %v", n, err)
+		}
+	}
+	if _, err := l.Append(t.Context(), event("T", "", events.Opened{Program: "test"})); err != nil {
+		t.Error(err)
+	}
+}

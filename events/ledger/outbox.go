@@ -21,6 +21,7 @@ const (
 	maxOutputQueue       = 16 << 20
 	maxOutputInFlight    = 8
 	entryOverhead        = 1 << 10 // bytes, for the header and the entry itself
+	headerOverhead       = 64      // bytes: the header's first line, and what uniqueness adds
 
 	// stallAfter is how long an append may take before new work is refused.
 	stallAfter = 3 * time.Second
@@ -281,14 +282,13 @@ func (l *Ledger) postLifecycle(ctx context.Context, e events.Event, done func(ev
 	return l.lifecycle.put(ctx, en, func() error {
 		en.prev = l.chain.head(e.Session)
 		en.event.Prev = en.prev
-		m, err := events.Encode(en.event)
+		m, err := encode(en.event)
 		if err != nil {
 			return err
 		}
 		en.hash = events.Hash(m)
 		l.chain.set(e.Session, en.hash)
 		en.msg = m
-		m.Header[nats.MsgIdHdr] = []string{e.ID}
 		if e.Kind().Unique() {
 			m.Header[nats.ExpectedLastSubjSeqHdr] = []string{"0"}
 		}
@@ -297,11 +297,30 @@ func (l *Ledger) postLifecycle(ctx context.Context, e events.Event, done func(ev
 }
 
 func (l *Ledger) postOutput(ctx context.Context, e events.Event, done func(events.Event, error)) error {
-	m, err := events.Encode(e)
+	m, err := encode(e)
 	if err != nil {
 		return err
 	}
-	m.Header[nats.MsgIdHdr] = []string{e.ID}
 	en := &entry{event: e, msg: m, done: done}
 	return l.output.put(ctx, en, func() error { return nil })
+}
+
+// encode is the event's message. What no stream takes is refused here: in the
+// outbox it would be sent for ever, and hold up everything behind it.
+func encode(e events.Event) (events.Message, error) {
+	m, err := events.Encode(e)
+	if err != nil {
+		return m, err
+	}
+	m.Header[nats.MsgIdHdr] = []string{e.ID}
+	size := headerOverhead + len(m.Data)
+	for name, values := range m.Header {
+		for _, value := range values {
+			size += len(name) + len(value) + len(": \r\n")
+		}
+	}
+	if size > maxMessage {
+		return m, fmt.Errorf("%w: %s of %d bytes, and %d are the most", ErrTooLarge, e.Kind(), size, maxMessage)
+	}
+	return m, nil
 }
