@@ -268,11 +268,11 @@ func (b *bench) capture() ([]row, error) {
 	if err != nil {
 		return nil, err
 	}
+	peak := c.peak()
 	same, err := b.digestIs(c, a.ProcessID, digest)
 	if err != nil {
 		return nil, err
 	}
-	peak := c.peak()
 	ratio := float64(bare) / float64(took)
 	rows := []row{
 		{"1 GB captured, of the rate of `cat > file` and fsync", fmt.Sprintf("%.2f x (%.0f MB/s of %.0f)", ratio, gigabyte/1e6/took.Seconds(), gigabyte/1e6/bare.Seconds()), "0.5 x", ratio >= 0.5},

@@ -50,6 +50,7 @@
 //
 //	who                     owns
 //	outbox ack handlers (2) the front of the lifecycle and of the output queue
+//	encoders (up to 2)      making the message of one large chunk each
 //	outbox watch            noticing that appends stall; resending
 //	keeper                  while hosting: rolling, sealing, swapping and deleting
 //	                        segments, new credentials, restarting a server that

@@ -78,6 +78,8 @@ type Ledger struct {
 	opts      Options
 	store     *store
 	lifecycle *lane
+	encoders  chan struct{} // a place for each chunk that is being compressed
+	encoding  sync.WaitGroup
 	output    *lane
 	chain     chain
 	positions positions
@@ -102,7 +104,7 @@ func Open(ctx context.Context, o Options) (*Ledger, error) {
 	if err != nil {
 		return nil, fmt.Errorf("opening the ledger in %s: %w", o.Dir, err)
 	}
-	l := &Ledger{opts: o, store: st, taps: map[int]func(events.Event){}}
+	l := &Ledger{opts: o, encoders: make(chan struct{}, maxEncoders), store: st, taps: map[int]func(events.Event){}}
 	run, cancel := context.WithCancel(context.WithoutCancel(ctx))
 	l.run, l.stop = run, cancel
 	if l.lifecycle, err = newLane(l, maxLifecycleQueue, maxLifecycleInFlight); err == nil {
@@ -133,6 +135,7 @@ func (l *Ledger) Close() error {
 	l.wg.Wait()
 	l.lifecycle.close()
 	l.output.close()
+	l.encoding.Wait()
 	return errors.Join(err, l.store.close())
 }
 

@@ -23,6 +23,11 @@ const (
 	entryOverhead        = 1 << 10 // bytes, for the header and the entry itself
 	headerOverhead       = 64      // bytes: the header's first line, and what uniqueness adds
 
+	// encodeApart is the size in bytes from which a chunk is compressed beside
+	// its writer, who reads on meanwhile, and maxEncoders how many are at once.
+	encodeApart = 64 << 10
+	maxEncoders = 2
+
 	// stallAfter is how long an append may take before new work is refused.
 	stallAfter = 3 * time.Second
 	// resendAfter is how long an append may take before it is sent again.
@@ -36,6 +41,7 @@ type entry struct {
 	prev  string // the chain head before the event, for a refusal
 	hash  string // the chain head that the event is
 	done  func(events.Event, error)
+	size  int // what it counts in the queue, in bytes
 
 	stream  string    // the stream that holds it, once it is stored
 	ingest  string    // where it was last published
@@ -56,6 +62,7 @@ const (
 	refused
 	checking // its subject is taken: by itself?
 	doubted  // its stream takes no more: was the lost attempt stored before?
+	encoding // its message is being made
 )
 
 // A lane is a bounded queue that publishes in order and resends from its oldest
@@ -123,7 +130,8 @@ func (n *lane) put(ctx context.Context, e *entry, prepare func() error) error {
 	}
 	n.queue = append(n.queue, e)
 	n.length.Store(int64(len(n.queue)))
-	n.bytes += len(e.msg.Data) + entryOverhead
+	e.size = max(e.size, len(e.msg.Data)) + entryOverhead
+	n.bytes += e.size
 	n.send()
 	return nil
 }
@@ -148,8 +156,8 @@ func (n *lane) send() {
 		if n.flying >= most {
 			return
 		}
-		if e.state == checking || e.state == doubted {
-			return // it may have to go first
+		if e.state == checking || e.state == doubted || e.state == encoding {
+			return // it goes first
 		}
 		if e.state == inFlight {
 			to = e.ingest
@@ -203,7 +211,7 @@ func (n *lane) advance() {
 		e := n.queue[0]
 		n.queue[0] = nil
 		n.queue = n.queue[1:]
-		n.bytes -= len(e.msg.Data) + entryOverhead
+		n.bytes -= e.size
 		ready = append(ready, e)
 	}
 	if n.flying == 0 {
@@ -297,12 +305,35 @@ func (l *Ledger) postLifecycle(ctx context.Context, e events.Event, done func(ev
 }
 
 func (l *Ledger) postOutput(ctx context.Context, e events.Event, done func(events.Event, error)) error {
-	m, err := encode(e)
-	if err != nil {
+	en := &entry{event: e, done: done}
+	if o, ok := e.Body.(events.Output); ok && len(o.Data) >= encodeApart {
+		return l.postLarge(ctx, en, len(o.Data))
+	}
+	var err error
+	if en.msg, err = encode(e); err != nil {
 		return err
 	}
-	en := &entry{event: e, msg: m, done: done}
 	return l.output.put(ctx, en, func() error { return nil })
+}
+
+// postLarge takes the event's place in the queue and makes its message there.
+func (l *Ledger) postLarge(ctx context.Context, en *entry, size int) error {
+	select {
+	case l.encoders <- struct{}{}:
+	case <-ctx.Done():
+		return fmt.Errorf("waiting for room in the outbox: %w", ctx.Err())
+	}
+	en.state, en.size = encoding, size
+	if err := l.output.put(ctx, en, func() error { return nil }); err != nil {
+		<-l.encoders
+		return err
+	}
+	l.encoding.Go(func() {
+		m, err := encode(en.event)
+		l.output.encoded(en, m, err)
+		<-l.encoders
+	})
+	return nil
 }
 
 // encode is the event's message. What no stream takes is refused here: in the
@@ -323,4 +354,18 @@ func encode(e events.Event) (events.Message, error) {
 		return m, fmt.Errorf("%w: %s of %d bytes, and %d are the most", ErrTooLarge, e.Kind(), size, maxMessage)
 	}
 	return m, nil
+}
+
+// encoded takes the message of an entry, and sends it when it is its turn.
+func (n *lane) encoded(e *entry, m events.Message, err error) {
+	n.mu.Lock()
+	if n.closed { // it was refused with the rest
+		n.mu.Unlock()
+		return
+	}
+	e.msg, e.state = m, waiting
+	if err != nil {
+		e.state, e.err = refused, err
+	}
+	n.advance()
 }

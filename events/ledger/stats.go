@@ -38,7 +38,7 @@ func (l *Ledger) Stats() Stats {
 		n.mu.Lock()
 		s.Queued += len(n.queue)
 		for _, e := range n.queue {
-			s.QueuedBytes += len(e.msg.Data)
+			s.QueuedBytes += e.size
 		}
 		n.mu.Unlock()
 	}

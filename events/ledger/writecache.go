@@ -12,7 +12,7 @@ import (
 
 // writeCacheFor is how long a host keeps a block of output in memory after it
 // was written.
-const writeCacheFor = time.Second
+const writeCacheFor = 250 * time.Millisecond
 
 // shortenWriteCache makes the server give the blocks of a segment back soon
 // after they were written. By itself it keeps each for ten seconds, in case of
