@@ -54,7 +54,7 @@ const (
 )
 
 // Encode is the event as a message. It fails when a field cannot be a token of
-// the subject, or a chunk is longer than [MaxChunk]. The result shares the
+// the subject, the owner fails [CheckOwner], or a chunk is longer than [MaxChunk]. The result shares the
 // bytes of an uncompressed chunk with the event.
 func Encode(e Event) (Message, error) {
 	if e.Body == nil {
@@ -62,6 +62,9 @@ func Encode(e Event) (Message, error) {
 	}
 	subject := Subject(e.Session, e.Class(), e.Subject, e.Kind())
 	if _, _, _, _, err := parseSubject(subject); err != nil {
+		return Message{}, fmt.Errorf("encoding event %s: %w", e.ID, err)
+	}
+	if err := CheckOwner(e.Owner); err != nil {
 		return Message{}, fmt.Errorf("encoding event %s: %w", e.ID, err)
 	}
 	h := map[string][]string{

@@ -325,3 +325,16 @@ func TestLocalizedRewind(t *testing.T) {
 		t.Errorf("decoded %+v, %v", e.Body, err)
 	}
 }
+
+func TestOwnersThatAHeaderWouldChangeAreRefused(t *testing.T) {
+	for _, owner := range []string{" /root", "/root ", "a\r\nce-type: x", "a\tb", "\x00", "/root/\x1b[31m", strings.Repeat("x", 257)} {
+		if _, err := Encode(Event{ID: "x", Session: "S", Subject: "S", Owner: owner, Body: Closed{}}); err == nil {
+			t.Errorf("%q was encoded", owner)
+		}
+	}
+	for _, owner := range []string{"", RootOwner, "/root/é", "two words", strings.Repeat("x", 256)} {
+		if err := CheckOwner(owner); err != nil {
+			t.Error(err)
+		}
+	}
+}

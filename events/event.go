@@ -2,7 +2,10 @@ package events
 
 import (
 	"crypto/rand"
+	"fmt"
+	"strings"
 	"time"
+	"unicode"
 
 	"github.com/oklog/ulid/v2"
 )
@@ -55,6 +58,21 @@ func (e Event) Execution() string {
 
 // RootOwner is the owner of a call that names none.
 const RootOwner = "/root"
+
+// maxOwner is the most bytes of an owner.
+const maxOwner = 256
+
+// CheckOwner is nil when an event can carry the owner: a header keeps neither
+// control characters nor spaces around its value.
+func CheckOwner(owner string) error {
+	switch {
+	case len(owner) > maxOwner:
+		return fmt.Errorf("an owner is at most %d bytes, not %d", maxOwner, len(owner))
+	case owner != strings.TrimSpace(owner) || strings.ContainsFunc(owner, unicode.IsControl):
+		return fmt.Errorf("an owner has no control characters, and no spaces around it: %q", owner)
+	}
+	return nil
+}
 
 // Class groups kinds; it is a token of the subject.
 type Class string

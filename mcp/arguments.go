@@ -114,6 +114,9 @@ func (p param) checkMin(n int64, raw json.RawMessage) (int64, error) {
 }
 
 func (p param) checkWord(s string) error {
+	if p.check != nil {
+		return p.check(s)
+	}
 	if p.enum == nil || slices.Contains(p.enum, s) {
 		return nil
 	}

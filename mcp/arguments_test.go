@@ -113,3 +113,10 @@ func FuzzParseMessage(f *testing.F) {
 		}
 	})
 }
+
+func TestOwnersThatNoEventCarriesAreRefused(t *testing.T) {
+	_, err := decodeArguments([]param{ownerParam}, json.RawMessage(`{"owner":"/root "}`))
+	if err == nil || !strings.Contains(err.Error(), `"/root "`) {
+		t.Errorf("%v", err)
+	}
+}

@@ -49,7 +49,7 @@ func (s *Server) execTool() *tool {
 	}
 }
 
-var ownerParam = param{name: "owner", kind: kindString, text: "Agent path; default /root"}
+var ownerParam = param{name: "owner", kind: kindString, text: "Agent path; default /root", check: events.CheckOwner}
 
 func (s *Server) exec(ctx context.Context, c *call) (reply, error) {
 	if strings.TrimSpace(c.args.text("command")) == "" {

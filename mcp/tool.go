@@ -30,6 +30,8 @@ type param struct {
 	enum []string
 	// min is the least integer.
 	min int64
+	// check judges a string; nil takes every one.
+	check func(string) error
 }
 
 // kind is the JSON type of an argument.

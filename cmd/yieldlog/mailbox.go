@@ -55,7 +55,7 @@ func (a *app) printMailbox(list []projections.Record) error {
 	fmt.Fprintln(w, "ID\tPOSTED\tOWNER\tSTATE\tBY\tNOTICE")
 	for _, r := range list {
 		fmt.Fprintf(w, "%s\t%s\t%s\t%s\t%s\t%s\n", shortID(r.ID), r.At.Local().Format("Jan 02 15:04:05"),
-			r.Owner, r.State, r.By, oneLine(r.Notice, 120))
+			oneLine(r.Owner, 60), r.State, r.By, oneLine(r.Notice, 120))
 	}
 	return w.Flush()
 }

@@ -184,7 +184,7 @@ func printTable(out io.Writer, list []projections.Process, now time.Time, narrow
 	}
 	row("ID", "STARTED", "TOOK", "STATE", "OUTPUT", "OWNER", "COMMAND")
 	for _, p := range list {
-		row(shortID(p.Execution), p.RequestedAt.Local().Format(day), took(p, now), stateWords(p), outputSize(p), p.Owner, title(p))
+		row(shortID(p.Execution), p.RequestedAt.Local().Format(day), took(p, now), stateWords(p), outputSize(p), oneLine(p.Owner, 60), title(p))
 	}
 	return w.Flush()
 }

@@ -74,12 +74,12 @@ func (a *app) printFacts(p projections.Process) error {
 	fact := func(name, format string, args ...any) { fmt.Fprintf(w, "%s\t%s\n", name, fmt.Sprintf(format, args...)) }
 	fact("execution", "%s", p.Execution)
 	fact("session", "%s", p.Session)
-	fact("owner", "%s", p.Owner)
+	fact("owner", "%s", oneLine(p.Owner, 200))
 	if p.Requested.Name != "" {
 		fact("name", "%s", oneLine(p.Requested.Name, 200))
 	}
 	fact("command", "%s", oneLine(p.Requested.Command, 2000))
-	fact("directory", "%s", p.Requested.Cwd)
+	fact("directory", "%s", oneLine(p.Requested.Cwd, 2000))
 	fact("declared", "%s", strings.Join(p.Requested.SideEffects, ", "))
 	fact("requested", "%s", p.RequestedAt.Local().Format("2006-01-02 15:04:05.000"))
 	if p.PID != 0 {

@@ -272,11 +272,6 @@ func TestAnEventThatIsTooLargeHoldsNothingUp(t *testing.T) {
 		if _, err := l.Append(t.Context(), event("S", "", events.Opened{Program: string(text[:n])})); !errors.Is(err, ErrTooLarge) {
 			t.Errorf("%d bytes: %v", n, err)
 		}
-		owned := event("S", "E", events.Queued{})
-		owned.Owner = "/" + string(text[:n])
-		if _, err := l.Append(t.Context(), owned); !errors.Is(err, ErrTooLarge) {
-			t.Errorf("an owner of %d bytes: %v", n, err)
-		}
 	}
 	for _, n := range []int{maxMessage - 1000, maxMessage - 400} {
 		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
