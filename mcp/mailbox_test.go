@@ -121,6 +121,13 @@ func TestM127_StopWithAnOwnerEndsTheOwner(t *testing.T) {
 	if r := c.call("read", map[string]any{"process_id": mine}); r.Status != "running" {
 		t.Errorf("mine: %+v", r)
 	}
+	other := c.yields("true", "owner", "/root/b")
+	if err := json.Unmarshal(c.raw("stop", map[string]any{"owner": "/root/b", "process_id": "*"}).StructuredContent, &out); err != nil {
+		t.Fatal(err)
+	}
+	if out.Owner != "/root/b" || len(out.Processes) != 1 || out.Processes[0] != other {
+		t.Errorf("stopped by the star: %+v", out)
+	}
 	kept := c.mail("mailbox", map[string]any{"owner": "/root/a", "timeout_ms": 50_000})
 	if len(kept.Records) != 1 || !strings.Contains(kept.Records[0].Notice, "stopped") {
 		t.Errorf("kept: %+v", kept)

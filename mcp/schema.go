@@ -15,7 +15,7 @@ func (t *tool) inputSchema() json.RawMessage {
 	required := []string{}
 	for _, p := range t.params {
 		properties[p.name] = p.schema()
-		if p.required {
+		if p.required || p.expected {
 			required = append(required, p.name)
 		}
 	}

@@ -15,12 +15,15 @@ const (
 	defaultForce  = 3 * time.Second
 )
 
+// everything, for a handle, means all that the owner runs.
+const everything = "*"
+
 func (s *Server) stopTool() *tool {
 	return &tool{
 		name: "stop", title: "Stop a command",
 		description: "Signal a command and everything it started; what is left after force_after_ms is killed.",
 		params: []param{
-			{name: "process_id", kind: kindString, text: "Handle; without it, all of owner is stopped"},
+			{name: "process_id", kind: kindString, expected: true, text: "Handle, or * for all of owner"},
 			{name: "signal", kind: kindString, def: defaultSignal, text: "Such as SIGINT or SIGKILL"},
 			{name: "force_after_ms", kind: kindInteger, def: defaultForce.Milliseconds()},
 			ownerParam,
@@ -49,11 +52,11 @@ type stopped struct {
 
 func (s *Server) stop(ctx context.Context, c *call) (reply, error) {
 	id, owner := c.args.text("process_id"), c.args.owner()
-	if !c.args.has("process_id") {
-		if !c.args.has("owner") {
-			return reply{}, refuse("process_id is required: %s", processIDParam.text)
-		}
+	switch {
+	case id == everything, id == "" && c.args.has("owner"):
 		return s.stopOwner(ctx, owner)
+	case !c.args.has("process_id"):
+		return reply{}, refuse("process_id is required: %s", processIDParam.text)
 	}
 	signal := c.args.text("signal")
 	if signal == "" {

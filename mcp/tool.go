@@ -24,6 +24,7 @@ type param struct {
 	kind     kind
 	text     string
 	required bool
+	expected bool // required in the schema; the tool itself says what it takes instead
 	// def is the default that the schema states, or nil.
 	def any
 	// enum lists the allowed words, of the string or of the list's strings.
