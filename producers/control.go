@@ -14,7 +14,7 @@ import (
 // A controlRequest asks the process of a session to do something that only its
 // one writer may do. Requests may arrive twice, and bear it.
 type controlRequest struct {
-	// Op is stop, stop_owner, stop_all, pruned, rewind or stats.
+	// Op is stop, stop_owner, pruned, rewind or stats.
 	Op         string         `json:"op"`
 	Execution  string         `json:"execution,omitempty"`
 	Owner      string         `json:"owner,omitempty"`
@@ -78,9 +78,6 @@ func (s *Session) obey(ctx context.Context, r controlRequest) (StopResult, error
 	case "stop_owner":
 		_, err := s.StopOwner(ctx, r.Owner)
 		return StopResult{}, err
-	case "stop_all":
-		_, err := s.stopAll(ctx, events.TermStopped, func(*execution) bool { return true })
-		return StopResult{}, err
 	case "pruned":
 		if r.Pruned == nil {
 			return StopResult{}, errors.New("pruned says nothing")
@@ -143,12 +140,6 @@ func AskStop(ctx context.Context, l *ledger.Ledger, session, execution string, o
 // AskStopOwner stops the executions of one owner in another process's session.
 func AskStopOwner(ctx context.Context, l *ledger.Ledger, session, owner string) error {
 	_, err := ask(ctx, l, session, controlRequest{Op: "stop_owner", Owner: owner})
-	return err
-}
-
-// AskStopAll stops every execution of another process's session.
-func AskStopAll(ctx context.Context, l *ledger.Ledger, session string) error {
-	_, err := ask(ctx, l, session, controlRequest{Op: "stop_all"})
 	return err
 }
 

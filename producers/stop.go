@@ -129,15 +129,9 @@ func (o StopOptions) order(cause events.Termination) (stopOrder, error) {
 // once they are settled. What is unread in the owner's mailbox stays there.
 func (s *Session) StopOwner(ctx context.Context, owner string) ([]string, error) {
 	owner = ownerOf(owner)
-	return s.stopAll(ctx, events.TermOwnerStopped, func(e *execution) bool { return e.owner == owner })
-}
-
-// stopAll ends the executions that pick takes, waits for them, and returns
-// their ids.
-func (s *Session) stopAll(ctx context.Context, cause events.Termination, pick func(*execution) bool) ([]string, error) {
-	ending := s.running(pick)
+	ending := s.running(func(e *execution) bool { return e.owner == owner })
 	for _, e := range ending {
-		go e.end(stopOrder{cause: cause, signal: syscall.SIGTERM, force: closeGrace})
+		go e.end(stopOrder{cause: events.TermOwnerStopped, signal: syscall.SIGTERM, force: closeGrace})
 	}
 	ids := make([]string, 0, len(ending))
 	for _, e := range ending {
