@@ -228,3 +228,30 @@ func BenchmarkOpen(b *testing.B) {
 		}
 	}
 }
+
+func TestAListOfStreamsThatCannotBeReadIsDamage(t *testing.T) {
+	dir := t.TempDir()
+	l, err := Open(t.Context(), Options{Dir: dir})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := l.Close(); err != nil {
+		t.Fatal(err)
+	}
+	for _, text := range []string{"", "{", "[]"} {
+		if err := os.WriteFile(stateDir(dir).marker(), []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		if l, err := Open(t.Context(), Options{Dir: dir}); !errors.Is(err, ErrDamaged) {
+			t.Errorf("%q: %v, %v", text, l, err)
+		}
+	}
+}
+
+func TestNothingStartsWithoutTheStateDirectory(t *testing.T) {
+	l := open(t, t.TempDir())
+	l.opts.Dir = filepath.Join(t.TempDir(), "removed")
+	if err := l.Writable(); !errors.Is(err, ErrUnavailable) {
+		t.Errorf("writable: %v", err)
+	}
+}

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io/fs"
 	"log/slog"
 	"sync"
 	"time"
@@ -221,7 +222,11 @@ func (l *Ledger) Writable() error {
 	if l.opts.ReadOnly {
 		return ErrReadOnly
 	}
-	if free, err := freeBytes(l.opts.Dir); err == nil && free < l.opts.FreeFloor {
+	free, err := freeBytes(l.opts.Dir)
+	switch {
+	case errors.Is(err, fs.ErrNotExist): // its files take appends still, and nobody finds them again
+		return fmt.Errorf("%w: the state directory %s was removed; start yieldlog again", ErrUnavailable, l.opts.Dir)
+	case err == nil && free < l.opts.FreeFloor:
 		return fmt.Errorf("%w: %d MiB are free in %s and %d MiB must stay free; make room, or prune old output with `yieldlog prune`",
 			ErrNoSpace, free>>20, l.opts.Dir, l.opts.FreeFloor>>20)
 	}

@@ -93,8 +93,11 @@ func (d stateDir) readMarker() (*marker, error) {
 	if errors.Is(err, fs.ErrNotExist) {
 		return m, nil
 	}
+	if unread := (*fs.PathError)(nil); errors.As(err, &unread) {
+		return nil, fmt.Errorf("reading the list of streams: %w", err)
+	}
 	if err != nil {
-		return nil, fmt.Errorf("reading the list of streams (restore it, or remove it if the ledger in %s is empty): %w", d.store(), err)
+		return nil, damaged("the list of streams cannot be read (restore it, or remove it if the ledger in %s is empty): %v", d.store(), err)
 	}
 	return m, nil
 }
