@@ -168,6 +168,13 @@ func (o *outlet) failed() bool {
 	return o.err != nil
 }
 
+// passedLimit reports whether the command wrote more than it may.
+func (o *outlet) passedLimit() bool {
+	o.order.Lock()
+	defer o.order.Unlock()
+	return o.full
+}
+
 // flush waits until everything posted is acknowledged.
 func (o *outlet) flush() {
 	for range inFlightMost {

@@ -204,6 +204,9 @@ func (e *execution) sumUp(p *process) events.Settled {
 	command, began := e.request.Command, e.began
 	e.mu.Unlock()
 	e.out.summary(&s)
+	if s.Termination == events.TermExited && e.out.passedLimit() { // it ended by itself before it could be ended
+		s.Termination = events.TermOutputLimit
+	}
 	if p != nil {
 		s.DurationMS = time.Since(began).Milliseconds()
 		exit, sig := exitOf(p.release())

@@ -209,7 +209,7 @@ func TestCockpitIsNotSteered(t *testing.T) {
 	const hostile = "\x1b]0;owned\x07\x1b[2J\x1b[?1049l\x1b]8;;http://evil.example\x1b\\click\x1b]8;;\x1b\\\x1b[6n\x00\x7f\u202eend"
 	l := looktest.Open(t)
 	b := looktest.NewBook(t, l, time.Now())
-	r := b.Start("/root/"+hostile, "name "+hostile, "echo "+hostile)
+	r := b.Start("/root/a", "name "+hostile, "echo "+hostile)
 	r.Out(hostile + " printed\n")
 	b.Sync()
 	v := sit(t, l, nil)

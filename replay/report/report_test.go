@@ -74,7 +74,7 @@ const hostile = "</script></style></pre><script>document.title='owned'</script>`
 func TestReportIsNotFooled(t *testing.T) {
 	l := looktest.Open(t)
 	b := looktest.NewBook(t, l, time.Now())
-	run := b.Start("/root/"+hostile, hostile, hostile)
+	run := b.Start("/root/<script>", hostile, hostile)
 	run.Out(hostile)
 	b.Wait(time.Second)
 	run.Exit(1)
