@@ -23,7 +23,7 @@ import (
 
 // collectAt is when the collector starts, in percent of the living heap. The
 // heap is small but for blocks of output: a host holds less of them for it.
-const collectAt = 50
+const collectAt = 40
 
 func main() {
 	if os.Getenv("GOGC") == "" {
