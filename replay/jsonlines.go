@@ -11,8 +11,13 @@ import (
 	"github.com/yieldlog/yieldlog/events"
 )
 
-// eventLine is an event as one line of JSON.
-type eventLine struct {
+// EventSchema is the version of [EventLine], which grows when a field changes
+// its meaning.
+const EventSchema = 1
+
+// An EventLine is an event as one line of JSON: what `yieldlog events --json`
+// prints, hooks are given, and an export in JSON lines holds.
+type EventLine struct {
 	Schema    int          `json:"schema"`
 	Seq       uint64       `json:"seq"`
 	ID        string       `json:"id"`
@@ -34,6 +39,14 @@ type outputLine struct {
 	Data   []byte `json:"data,omitempty"`
 }
 
+// NewEventLine is the event as a line.
+func NewEventLine(e events.Event) EventLine {
+	return EventLine{
+		Schema: EventSchema, Seq: e.Seq, ID: e.ID, Time: e.Time, Session: e.Session, Owner: e.Owner,
+		Class: e.Class(), Kind: e.Kind(), Subject: e.Subject, Execution: e.Execution(), Body: lineBody(e.Body),
+	}
+}
+
 // WriteEventLines writes frames as JSON, one event on each line, output
 // included. The schema of a line is that of `yieldlog events --json`.
 func WriteEventLines(w io.Writer, frames iter.Seq2[Frame, error]) error {
@@ -41,10 +54,7 @@ func WriteEventLines(w io.Writer, frames iter.Seq2[Frame, error]) error {
 		if err != nil {
 			return err
 		}
-		b, err := events.EncodeJSON(eventLine{
-			Schema: 1, Seq: f.Seq, ID: f.ID, Time: f.Time, Session: f.Session, Owner: f.Owner, Class: f.Class(),
-			Kind: f.Kind(), Subject: f.Subject, Execution: f.Execution(), Body: lineBody(f.Body),
-		})
+		b, err := events.EncodeJSON(NewEventLine(f.Event))
 		if err != nil {
 			return fmt.Errorf("encoding event %s: %w", f.ID, err)
 		}
@@ -66,7 +76,7 @@ func lineBody(body events.Body) any {
 		if json.Valid(b.Data) {
 			return json.RawMessage(b.Data)
 		}
-		return b.Data
+		return b.Data // as base64: nobody here knows what it is
 	}
 	return body
 }

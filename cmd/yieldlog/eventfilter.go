@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/yieldlog/yieldlog/events"
+	"github.com/yieldlog/yieldlog/replay"
 )
 
 // An eventFilter selects events by what they are and by what they say. The
@@ -119,7 +120,7 @@ func (f eventFilter) match(e events.Event) bool {
 func factsOf(e events.Event) map[string]string {
 	facts := map[string]string{}
 	var fields map[string]json.RawMessage
-	if data, err := json.Marshal(jsonEvent(e).Body); err == nil && json.Unmarshal(data, &fields) == nil {
+	if data, err := json.Marshal(replay.NewEventLine(e).Body); err == nil && json.Unmarshal(data, &fields) == nil {
 		for name, raw := range fields {
 			var s string
 			if json.Unmarshal(raw, &s) != nil {

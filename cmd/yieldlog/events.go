@@ -11,6 +11,7 @@ import (
 
 	"github.com/yieldlog/yieldlog/events"
 	"github.com/yieldlog/yieldlog/events/ledger"
+	"github.com/yieldlog/yieldlog/replay"
 )
 
 func newEvents(a *app) *cobra.Command {
@@ -102,7 +103,7 @@ func (a *app) printEvents(ctx context.Context, source iter.Seq2[events.Event, er
 
 func (a *app) printEvent(e events.Event) error {
 	if a.json {
-		return a.printLine(jsonEvent(e))
+		return a.printLine(replay.NewEventLine(e))
 	}
 	_, err := fmt.Fprintf(a.out, "%6d  %s  %s  %-12s %s\n",
 		e.Seq, e.Time.Local().Format("2006-01-02 15:04:05.000"), shortID(e.Subject), e.Kind(), describe(e))

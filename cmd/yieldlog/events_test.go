@@ -8,6 +8,7 @@ import (
 
 	"github.com/yieldlog/yieldlog/events"
 	"github.com/yieldlog/yieldlog/events/ledger"
+	"github.com/yieldlog/yieldlog/replay"
 )
 
 // recorded is a ledger with one session of one execution, written here.
@@ -76,7 +77,7 @@ func TestEvents(t *testing.T) {
 		}
 		var got []events.Kind
 		for line := range strings.Lines(out) {
-			var e eventLine
+			var e replay.EventLine
 			if err := json.Unmarshal([]byte(line), &e); err != nil || e.Schema != jsonSchema {
 				t.Fatalf("%s: %q: %v", tc.filter, line, err)
 			}

@@ -20,6 +20,7 @@ import (
 
 	"github.com/yieldlog/yieldlog/events"
 	"github.com/yieldlog/yieldlog/events/ledger"
+	"github.com/yieldlog/yieldlog/replay"
 	"github.com/yieldlog/yieldlog/replay/hook"
 )
 
@@ -140,7 +141,7 @@ const hookGrace = 5 * time.Second
 
 // deliver runs a hook's command with the event on its stdin.
 func (a *app) deliver(ctx context.Context, command []string, e events.Event) error {
-	line, err := json.Marshal(jsonEvent(e))
+	line, err := json.Marshal(replay.NewEventLine(e))
 	if err != nil {
 		return fmt.Errorf("encoding the event: %w", err)
 	}

@@ -6,11 +6,13 @@ import (
 	"io"
 
 	"github.com/spf13/cobra"
+
+	"github.com/yieldlog/yieldlog/replay"
 )
 
 // jsonSchema is the version of everything that --json prints. It grows when a
 // field changes its meaning or goes; new fields alone do not change it.
-const jsonSchema = 1
+const jsonSchema = replay.EventSchema
 
 // app is what the subcommands share: the streams and the flags that all take.
 type app struct {

@@ -17,6 +17,7 @@ import (
 	"github.com/google/jsonschema-go/jsonschema"
 
 	"github.com/yieldlog/yieldlog/events"
+	"github.com/yieldlog/yieldlog/replay"
 )
 
 //go:generate go test . -run TestEventReference|TestSchemas|TestAsyncAPI -update
@@ -33,7 +34,7 @@ func TestSchemas(t *testing.T) {
 		want[name] = true
 		checkFile(t, filepath.Join(schemaDir, name), g.schema(t, kindName(b), reflect.TypeOf(b)))
 	}
-	line := g.schema(t, "event", reflect.TypeFor[eventLine]())
+	line := g.schema(t, "event", reflect.TypeFor[replay.EventLine]())
 	checkFile(t, filepath.Join(schemaDir, "event.json"), line)
 	files, err := os.ReadDir(schemaDir)
 	if err != nil {
@@ -103,7 +104,7 @@ func newSchemas(t *testing.T) schemas {
 	t.Helper()
 	g := schemas{comments: map[string]string{}}
 	words := map[string][]any{}
-	for _, file := range []string{"../../events/body.go", "../../events/event.go", "eventjson.go"} {
+	for _, file := range []string{"../../events/body.go", "../../events/event.go", "../../replay/jsonlines.go"} {
 		for name, c := range readComments(t, file) {
 			g.comments[name] = c
 		}
