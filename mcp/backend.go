@@ -14,6 +14,7 @@ import (
 // concurrently.
 type Session interface {
 	ID() string
+	Turn() *producers.Turn
 	Exec(ctx context.Context, r producers.Request) (producers.Result, error)
 	Wait(ctx context.Context, owner, execution string, d time.Duration) (producers.Result, error)
 	Write(ctx context.Context, owner, execution string, in producers.Input) error

@@ -45,6 +45,7 @@ func (s *Server) execTool() *tool {
 		},
 		output: observationSchema("status"),
 		hints:  hints{destructive: true, openWorld: true},
+		starts: true,
 		run:    s.exec,
 	}
 }
@@ -117,6 +118,7 @@ func (s *Server) request(c *call) producers.Request {
 		Yield:   a.millis("yield_ms", producers.DefaultDelay),
 		Timeout: a.millis("timeout_ms", producers.DefaultDelay),
 		TTY:     terminal(a),
+		Turn:    c.turn,
 		Client:  c.meta.client, Trace: c.meta.trace,
 	}
 }

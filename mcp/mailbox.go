@@ -244,6 +244,7 @@ func (s *Server) monitorTool() *tool {
 		},
 		output: object(map[string]any{"process_id": "string", "status": "string"}),
 		hints:  hints{destructive: true, openWorld: true},
+		starts: true,
 		run:    s.monitor,
 	}
 }

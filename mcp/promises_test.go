@@ -3,6 +3,10 @@ package mcp
 import (
 	"context"
 	"encoding/json"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strconv"
 	"strings"
 	"testing"
 
@@ -157,6 +161,26 @@ func TestM108_DefaultOfWait(t *testing.T) {
 		}
 	}
 	t.Error("there is no wait")
+}
+
+// Calls that come at once take their turns in the order in which they came.
+func TestM124_TurnsAreInTheOrderOfCalls(t *testing.T) {
+	c := newCaller(t, liveServer(t, nil))
+	dir, want := t.TempDir(), ""
+	const calls = 40
+	for i := range calls {
+		c.send(toolCall(1000+i, "exec", string(encode(map[string]any{
+			"command": fmt.Sprintf("printf '%d ' >> order", i), "cwd": dir, "yield_ms": 50_000,
+			"side_effects": []string{"MODIFIES_WORKSPACE_FILES"},
+		}))))
+		want += strconv.Itoa(i) + " "
+	}
+	for answers := 0; answers < calls; answers++ {
+		c.next()
+	}
+	if got, err := os.ReadFile(filepath.Join(dir, "order")); err != nil || string(got) != want {
+		t.Errorf("they ran in the order %s, %v", got, err)
+	}
 }
 
 func TestM121_DetailsOfWhatIsLive(t *testing.T) {

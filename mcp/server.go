@@ -15,6 +15,7 @@ import (
 	mcpgo "github.com/mark3labs/mcp-go/mcp"
 	mcpgoserver "github.com/mark3labs/mcp-go/server"
 
+	"github.com/yieldlog/yieldlog/producers"
 	"github.com/yieldlog/yieldlog/projections"
 	"github.com/yieldlog/yieldlog/replay"
 )
@@ -124,8 +125,10 @@ func (s *Server) handle(ctx context.Context, p *peer, line []byte) []byte {
 	return nil
 }
 
-// callLine runs a tools/call and returns the response.
-func (s *Server) callLine(ctx context.Context, p *peer, m message) outLine {
+// callLine runs a tools/call and returns the response. The turn, which may be
+// nil, is passed on at the latest with that.
+func (s *Server) callLine(ctx context.Context, p *peer, m message, turn *producers.Turn) outLine {
+	defer turn.Pass()
 	fail := func(code int, format string, args ...any) outLine {
 		return outLine{data: errorLine(m.ID, protocolError(code, format, args...))}
 	}
@@ -142,7 +145,10 @@ func (s *Server) callLine(ctx context.Context, p *peer, m message) outLine {
 		return fail(codeInvalidParams, "unknown tool %s: the tools are %s",
 			quoteShort(params.Name), strings.Join(slices.Sorted(maps.Keys(s.tools)), ", "))
 	}
-	c := &call{meta: decodeMeta(params.Meta)}
+	if !t.starts {
+		turn.Pass()
+	}
+	c := &call{meta: decodeMeta(params.Meta), turn: turn}
 	c.notify = func(method string, params any) { p.out.offer(notificationLine(method, params)) }
 	r, err := s.call(ctx, t, c, params.Arguments)
 	if err != nil {

@@ -12,6 +12,8 @@ import (
 	"syscall"
 	"time"
 	"unicode/utf8"
+
+	"github.com/yieldlog/yieldlog/producers"
 )
 
 const (
@@ -161,11 +163,16 @@ func (c *stdioConn) start(ctx context.Context, m message, line []byte) {
 		c.out.put(errorLine(m.ID, bad))
 		return
 	}
+	// Drawn here, where calls are still in the order in which the client sent them.
+	var turn *producers.Turn
+	if m.Method == "tools/call" && c.server.opts.Session != nil {
+		turn = c.server.opts.Session.Turn()
+	}
 	c.live.Go(func() {
 		defer cancel()
 		var response outLine
 		if m.Method == "tools/call" {
-			response = c.server.callLine(ctx, c.peer, m)
+			response = c.server.callLine(ctx, c.peer, m, turn)
 		} else {
 			response.data = c.server.handle(ctx, c.peer, line)
 		}

@@ -4,6 +4,8 @@ import (
 	"context"
 	"encoding/json"
 	"slices"
+
+	"github.com/yieldlog/yieldlog/producers"
 )
 
 // tool is one tool: what tools/list says of it and what runs it.
@@ -14,7 +16,9 @@ type tool struct {
 	params      []param
 	output      schema
 	hints       hints
-	run         func(ctx context.Context, c *call) (reply, error)
+	// starts says that it starts a command, for which calls take their turns.
+	starts bool
+	run    func(ctx context.Context, c *call) (reply, error)
 }
 
 // param is one argument. The same table makes the input schema and checks what
@@ -59,6 +63,8 @@ type call struct {
 	meta callMeta
 	// notify sends a notification that may be dropped; nil where there is no way to.
 	notify func(method string, params any)
+	// turn is the call's place in the order of calls, or nil.
+	turn *producers.Turn
 	// after is told whether the answer was written, each once.
 	after []func(written bool)
 }

@@ -49,20 +49,31 @@ func (s *Session) Exec(ctx context.Context, r Request) (Result, error) {
 // request judges the request, reserves its place among the running ones,
 // records it, and sets it going.
 func (s *Session) request(ctx context.Context, r Request) (*execution, *refusal, error) {
-	running, err := s.reserve()
+	ticket := r.Turn.take()
+	if ticket == nil {
+		ticket = s.lanes.draw()
+	}
+	ticket.decide(r.reads())
+	place, err := s.reserve(r.Owner)
 	if err != nil {
+		ticket.leave()
 		return nil, nil, err
 	}
-	e, no := s.judge(ctx, r, running)
-	s.mu.Lock()
-	defer s.mu.Unlock()
+	e, no := s.judge(ctx, r, place.before)
 	if no != nil {
-		s.live--
-		s.over.Done()
+		ticket.leave()
+	} else {
+		e.ticket = ticket
+	}
+	if !s.settleIn(place, e) {
 		return nil, no, nil
 	}
-	s.executions[e.id] = e
-	s.mail.began(e.owner)
+	e.launch(r, place.ended)
+	return e, nil, nil
+}
+
+// launch sets a recorded execution going, unless an order ended it before.
+func (e *execution) launch(r Request, ended *stopOrder) {
 	if r.Started != nil {
 		r.Started(e.id)
 	}
@@ -70,27 +81,63 @@ func (s *Session) request(ctx context.Context, r Request) (*execution, *refusal,
 		e.yielded = true
 		e.post(events.Yielded{})
 	}
-	go e.run()
-	if s.closing { // closed meanwhile: it must not start
-		go e.end(stopOrder{cause: events.TermSessionEnded, signal: syscall.SIGTERM, force: closeGrace})
+	if ended != nil { // its session or owner ended meanwhile: it must not start
+		e.end(*ended)
 	}
-	return e, nil, nil
+	go e.run()
 }
 
-// reserve takes a place among the running executions, and counts those before
-// it. It comes before the judgement, so that concurrent calls cannot pass the
-// limit together.
-func (s *Session) reserve() (running int, err error) {
+// A berth is the place of a request that is being judged.
+type berth struct {
+	owner string
+	// before counts the running executions before it.
+	before int
+	// ended is the order that ends the execution before it starts, or nil. It is
+	// guarded by Session.mu until the request is judged.
+	ended *stopOrder
+}
+
+// reserve takes a place among the running executions. It comes before the
+// judgement, so that concurrent calls cannot pass the limit together.
+func (s *Session) reserve(owner string) (*berth, error) {
 	s.gate.RLock()
 	defer s.gate.RUnlock()
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.closing {
-		return 0, ErrClosed
+		return nil, ErrClosed
 	}
+	p := &berth{owner: owner, before: s.live}
+	s.judging[p] = true
 	s.live++
 	s.over.Add(1)
-	return s.live - 1, nil
+	return p, nil
+}
+
+// settleIn puts the execution into its place, or gives that up when there is
+// none, which it reports.
+func (s *Session) settleIn(p *berth, e *execution) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	delete(s.judging, p)
+	if e == nil {
+		s.live--
+		s.over.Done()
+		return false
+	}
+	s.executions[e.id] = e
+	s.mail.began(e.owner)
+	return true
+}
+
+// forestall ends what is being judged for the owner, or with "" for all, before
+// it starts. The caller holds the lock.
+func (s *Session) forestall(owner string, o stopOrder) {
+	for p := range s.judging {
+		if (owner == "" || p.owner == owner) && p.ended == nil {
+			p.ended = &o
+		}
+	}
 }
 
 // judge applies policy and appends requested: nothing starts that is not on record.

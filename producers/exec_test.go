@@ -360,6 +360,44 @@ func TestM115_WritersTakeTurnsAndQueuedOnesCanBeStopped(t *testing.T) {
 	}
 }
 
+// An owner ends with what it has asked for, also with what is still being judged.
+func TestM124_AnOwnerThatEndedStartsNothing(t *testing.T) {
+	b := newBench(t)
+	begin := func(owner string) func() *execution {
+		r := request("echo ran")
+		r.Owner = owner
+		place, err := b.reserve(owner)
+		if err != nil {
+			t.Fatal(err)
+		}
+		e, no := b.judge(t.Context(), r, place.before)
+		if no != nil {
+			t.Fatal(no)
+		}
+		e.ticket = b.lanes.draw()
+		e.ticket.decide(true)
+		return func() *execution {
+			b.settleIn(place, e)
+			e.launch(r, place.ended)
+			<-e.done
+			return e
+		}
+	}
+	theirs, mine := begin("/root/a"), begin("/root/b")
+	if _, err := b.StopOwner(t.Context(), "/root/a"); err != nil {
+		t.Fatal(err)
+	}
+	e := theirs()
+	if s := e.settlement(); s.Termination != events.TermOwnerStopped || b.count(e.id, events.KindSpawned) != 0 {
+		t.Errorf("the owner's execution: %+v", s)
+	}
+	for _, e := range []*execution{mine(), begin("/root/a")()} {
+		if s := e.settlement(); s.Termination != events.TermExited || s.Offset != 4 {
+			t.Errorf("another's, or a later one: %+v", s)
+		}
+	}
+}
+
 func TestACommandThatIsTooLongIsRefusedByName(t *testing.T) {
 	b := newBench(t)
 	res, err := b.Exec(t.Context(), request(": "+strings.Repeat("x", 140_000)))

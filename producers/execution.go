@@ -85,13 +85,13 @@ func (e *execution) run() {
 
 // enterLane waits for the turn. It reports false when the execution was ended first.
 func (e *execution) enterLane() bool {
-	if e.session.cfg.NoLanes {
+	if e.session.cfg.NoLanes || e.wanted.Err() != nil {
+		e.leaveLane()
 		return e.wanted.Err() == nil
 	}
 	asked := time.Now()
-	e.ticket = e.session.lanes.enter(e.request.reads())
 	if e.ticket.admitted() {
-		return e.wanted.Err() == nil
+		return true
 	}
 	e.post(events.Queued{Ahead: e.ticket.ahead})
 	e.place()
@@ -103,11 +103,7 @@ func (e *execution) enterLane() bool {
 }
 
 // leaveLane lets the next one in. It may be called more than once.
-func (e *execution) leaveLane() {
-	if e.ticket != nil {
-		e.ticket.leave()
-	}
-}
+func (e *execution) leaveLane() { e.ticket.leave() }
 
 // start forks the shell and records it. It reports false when that failed.
 func (e *execution) start() bool {

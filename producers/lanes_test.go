@@ -8,6 +8,36 @@ import (
 	"testing"
 )
 
+// enter draws a ticket that is decided at once.
+func (l *lanes) enter(reader bool) *ticket {
+	t := l.draw()
+	t.decide(reader)
+	return t
+}
+
+// Places are taken in the order in which calls came, not in that in which it
+// was known what they are.
+func TestM124_TurnsAreDrawnAtOnce(t *testing.T) {
+	l := newLanes()
+	first, passed, second := l.draw(), l.draw(), l.draw()
+	second.decide(false)
+	if second.admitted() || second.ahead != 2 {
+		t.Fatalf("admitted: %t, %d ahead", second.admitted(), second.ahead)
+	}
+	first.decide(true)
+	if !first.admitted() || first.ahead != 0 {
+		t.Fatalf("the first waits for %d", first.ahead)
+	}
+	first.leave()
+	if second.admitted() {
+		t.Fatal("one that is not decided was overtaken")
+	}
+	passed.leave()
+	if !second.admitted() {
+		t.Fatal("one that left is waited for")
+	}
+}
+
 func TestM124_LanesAreFair(t *testing.T) {
 	l := newLanes()
 	w1, w2 := l.enter(false), l.enter(false)

@@ -40,6 +40,8 @@ type Request struct {
 	TTY *events.Size
 	// Monitor delivers the output's lines through the mailbox as they come.
 	Monitor bool
+	// Turn is the call's place in the order of calls; nil draws one now.
+	Turn *Turn
 	// Started, if set, is told the execution's id once it is recorded, before
 	// the call returns. It must not block.
 	Started func(execution string)

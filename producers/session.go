@@ -39,6 +39,7 @@ type Session struct {
 	gate       sync.RWMutex // held for reading while a request takes its place, and by a rewind
 	mu         sync.Mutex
 	executions map[string]*execution
+	judging    map[*berth]bool
 	live       int // executions that are not over, and requests being judged
 	closing    bool
 	over       sync.WaitGroup // running executions
@@ -49,7 +50,7 @@ type Session struct {
 func OpenSession(ctx context.Context, l *ledger.Ledger, cfg Config, opened events.Opened) (*Session, error) {
 	s := &Session{
 		ledger: l, life: context.WithoutCancel(ctx), cfg: cfg, id: events.NewID(), log: slog.Default(),
-		lanes: newLanes(), env: newEnvironment(&cfg, os.Environ()), executions: map[string]*execution{},
+		lanes: newLanes(), env: newEnvironment(&cfg, os.Environ()), executions: map[string]*execution{}, judging: map[*berth]bool{},
 	}
 	s.mail = newMailbox(s)
 	opened = identify(opened)
@@ -192,12 +193,13 @@ func (s *Session) close(ctx context.Context, reason string, order stopOrder) err
 		return nil
 	}
 	s.closing = true
+	order.signal = syscall.SIGTERM
+	s.forestall("", order)
 	s.mu.Unlock()
 	defer family.leave()
 	s.mail.hush()
 
 	// Requests are answered to the end: what they wait for ends here.
-	order.signal = syscall.SIGTERM
 	err := s.endAll(ctx, order)
 	s.silent()
 	if order.cause == events.TermLost {

@@ -129,9 +129,13 @@ func (o StopOptions) order(cause events.Termination) (stopOrder, error) {
 // once they are settled. What is unread in the owner's mailbox stays there.
 func (s *Session) StopOwner(ctx context.Context, owner string) ([]string, error) {
 	owner = ownerOf(owner)
+	order := stopOrder{cause: events.TermOwnerStopped, signal: syscall.SIGTERM, force: closeGrace}
+	s.mu.Lock()
+	s.forestall(owner, order)
+	s.mu.Unlock()
 	ending := s.running(func(e *execution) bool { return e.owner == owner })
 	for _, e := range ending {
-		go e.end(stopOrder{cause: events.TermOwnerStopped, signal: syscall.SIGTERM, force: closeGrace})
+		go e.end(order)
 	}
 	ids := make([]string, 0, len(ending))
 	for _, e := range ending {
