@@ -1,6 +1,7 @@
 package producers
 
 import (
+	"bytes"
 	"errors"
 	"fmt"
 	"os"
@@ -23,6 +24,7 @@ type stdin struct {
 	queued  int // bytes
 	closing bool
 	busy    bool // deliver runs
+	midLine bool // the last byte that was queued ends no line
 	broken  error
 }
 
@@ -52,6 +54,9 @@ func (s *stdin) put(in Input) error {
 	}
 	s.add(in.Data)
 	if in.Close && s.tty {
+		if s.midLine { // the first one only hands over the line so far
+			s.add(endOfInput)
+		}
 		s.add(endOfInput)
 	}
 	s.closing = in.Close
@@ -66,6 +71,7 @@ func (s *stdin) add(p []byte) {
 	if len(p) > 0 {
 		s.queue = append(s.queue, p)
 		s.queued += len(p)
+		s.midLine = !bytes.HasSuffix(p, []byte{'\n'}) && !bytes.HasSuffix(p, []byte{'\r'})
 	}
 }
 

@@ -42,6 +42,23 @@ func TestATerminalTakesInputAndSize(t *testing.T) {
 	}
 }
 
+// The end of input is one also behind a line that does not end.
+func TestATerminalEndsItsInput(t *testing.T) {
+	b := newBench(t)
+	for in, want := range map[string]string{"": "", "line\n": "line\r\n", "part": "part"} {
+		id := b.background("stty -echo; echo ready; cat", onTerminal)
+		b.prints(id, "ready")
+		if err := b.Write(t.Context(), "", id, Input{Data: []byte(in), Close: true}); err != nil {
+			t.Fatal(err)
+		}
+		n := b.ended(id)
+		n.exits(t, events.StatusCompleted, 0, events.TermExited)
+		if n.tty != "ready\r\n"+want {
+			t.Errorf("after %q: %q", in, n.tty)
+		}
+	}
+}
+
 func TestM109_ControlCInterruptsOnATerminal(t *testing.T) {
 	b := newBench(t)
 	id := b.background("trap 'echo caught; exit 7' INT; echo ready; while :; do sleep 0.02; done", onTerminal)
