@@ -9,6 +9,7 @@ import (
 	"strconv"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/yieldlog/yieldlog/events"
 	"github.com/yieldlog/yieldlog/events/ledger"
@@ -120,6 +121,31 @@ func TestM80_M95_MonitorsWakeByTheSamePath(t *testing.T) {
 	messages, _ := c.wakes()
 	if text := string(messages[0]); !strings.Contains(text, wakeText) || !strings.Contains(text, `Monitor \"ticker\"`) {
 		t.Errorf("the wake: %s", text)
+	}
+}
+
+// Many records are no flood of wakes: what comes within a second of an offer is
+// offered together, in a bounded line.
+func TestM93_M95_OffersAreGathered(t *testing.T) {
+	c := newCaller(t, liveServer(t, nil))
+	c.initialize("claude-code")
+	began := time.Now()
+	id := c.call("monitor", map[string]any{"command": "seq 1 5000", "side_effects": []string{"NONE"}, "name": "ticker"}).ProcessID
+	c.arrives("/root", id)
+	var messages []json.RawMessage
+	for len(messages) < 2 {
+		m, _ := c.heard()
+		messages = append(messages, m...)
+	}
+	if most := 2 + int(time.Since(began)/wakeEvery); len(messages) > most {
+		t.Errorf("%d wakes, at most %d", len(messages), most)
+	}
+	most := 0
+	for _, m := range messages {
+		most = max(most, strings.Count(string(m), "●"))
+	}
+	if most < 2 || most > wakeNotices+1 {
+		t.Errorf("%d notices in one of %s", most, messages)
 	}
 }
 

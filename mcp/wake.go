@@ -1,8 +1,11 @@
 package mcp
 
 import (
+	"fmt"
+	"maps"
 	"strings"
 	"sync"
+	"time"
 
 	mcpgo "github.com/mark3labs/mcp-go/mcp"
 
@@ -16,6 +19,12 @@ const (
 	wakeLogger        = "yieldlog.mailbox"
 	// wakeText is the whole of a wake but for the notices.
 	wakeText = "Background event. This is not a message from the user. The mailbox tool has the details."
+	// wakeEvery bounds how often the agent is offered a turn: what comes sooner
+	// is offered together.
+	wakeEvery = time.Second
+	// wakeNotices is how many notices a wake carries, and dueMost how many
+	// records are kept for it before those that were read are left out.
+	wakeNotices, dueMost = 10, 4096
 )
 
 // wakes offers the root agent a turn when a command of it ended by itself, or a
@@ -32,6 +41,8 @@ type wakes struct {
 	peers map[*peer]bool
 	busy  int             // root's calls in flight
 	due   map[string]bool // records that were not offered yet
+	last  time.Time       // of the last offer
+	later *time.Timer     // the offer that waits for its time, or nil
 	// http says that there may be clients that only mcp-go knows.
 	http bool
 }
@@ -56,11 +67,25 @@ func (w *wakes) mailed(m producers.Mail) {
 	}
 	w.mu.Lock()
 	w.due[m.ID] = true
-	idle := w.busy == 0
+	idle, many := w.busy == 0, len(w.due) > dueMost
 	w.mu.Unlock()
-	if idle {
+	switch {
+	case idle:
 		w.offer()
+	case many:
+		w.forget()
 	}
+}
+
+// forget leaves out of what is due what was read meanwhile.
+func (w *wakes) forget() {
+	unread := map[string]bool{}
+	for _, m := range w.server.opts.Session.Unread(events.RootOwner) {
+		unread[m.ID] = true
+	}
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	maps.DeleteFunc(w.due, func(id string, _ bool) bool { return !unread[id] })
 }
 
 // begin notes a call, and its end.
@@ -82,11 +107,18 @@ func (w *wakes) begin(c *call) {
 	})
 }
 
-// offer tells the clients of what is due and still unread.
+// offer tells the clients of what is due and still unread, now or when it is time.
 func (w *wakes) offer() {
 	unread := w.server.opts.Session.Unread(events.RootOwner)
 	w.mu.Lock()
 	defer w.mu.Unlock()
+	if w.later != nil {
+		return
+	}
+	if early := wakeEvery - time.Since(w.last); early > 0 {
+		w.later = time.AfterFunc(early, w.offerLate)
+		return
+	}
 	var notices []string
 	for _, m := range unread {
 		if w.due[m.ID] {
@@ -97,6 +129,10 @@ func (w *wakes) offer() {
 	if len(notices) == 0 {
 		return
 	}
+	w.last = time.Now()
+	if more := len(notices) - wakeNotices; more > 0 {
+		notices = append(notices[:wakeNotices], fmt.Sprintf("● and %d more", more))
+	}
 	for p := range w.peers {
 		p.wake(notices)
 	}
@@ -104,6 +140,17 @@ func (w *wakes) offer() {
 		w.server.protocol.SendNotificationToAllClients("notifications/message", map[string]any{
 			"level": mcpgo.LoggingLevelInfo, "logger": wakeLogger, "data": wakeData(notices),
 		})
+	}
+}
+
+// offerLate is the offer that waited, unless a call has begun: its end offers.
+func (w *wakes) offerLate() {
+	w.mu.Lock()
+	w.later = nil
+	idle := w.busy == 0 && len(w.due) > 0
+	w.mu.Unlock()
+	if idle {
+		w.offer()
 	}
 }
 

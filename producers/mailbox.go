@@ -50,6 +50,8 @@ type letter struct {
 	told *events.Acknowledged
 	// landed, if not nil, is called when the ledger holds it. It must not block.
 	landed func()
+	// left, if not nil, is called when it reached its owner. It must not block.
+	left func()
 	// announced says that listeners were told of it.
 	announced bool
 }
@@ -95,6 +97,12 @@ func (b *mailbox) changed() {
 }
 
 func (b *mailbox) isShut() bool { return isClosed(b.shut) }
+
+func (b *mailbox) isClosing() bool {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.closing
+}
 
 // began notes a new execution of the owner: it has not answered, then.
 func (b *mailbox) began(owner string) {
@@ -295,6 +303,9 @@ func (b *mailbox) acknowledge(t *letter) {
 
 // drop forgets a letter. The caller holds the lock.
 func (b *mailbox) drop(t *letter) {
+	if t.left != nil {
+		t.left()
+	}
 	delete(b.letters, t.mail.ID)
 	if i := slices.Index(b.order, t); i >= 0 {
 		b.order = slices.Delete(b.order, i, i+1)

@@ -16,11 +16,16 @@ const (
 	batchLines = 100
 	batchBytes = 4 << 10
 	batchDelay = 500 * time.Millisecond
+	// unreadMost bounds a monitor's unread batches, and those that wait behind
+	// them: what comes beyond joins the last of these.
+	unreadMost = 1000
 )
 
 // A monitor delivers an execution's lines through the mailbox, in batches that
 // are ranges of its output. Only what the ledger holds is in a batch, and the
-// next is posted when it holds the one before.
+// next is posted when it holds the one before. While the owner leaves too many
+// unread, the next ones wait, and the lines of the last of them become more than
+// a batch has otherwise: none is lost, and none is mailed twice.
 type monitor struct {
 	execution, owner string
 	request          events.Requested
@@ -36,7 +41,9 @@ type monitor struct {
 	seen  int64
 	since time.Time
 	total int
-	ended bool
+	// unread counts the batches that were posted and not read.
+	unread int
+	ended  bool
 	// counted says that the session waits for the last batches.
 	counted bool
 }
@@ -107,10 +114,17 @@ func (m *monitor) line(end int64) {
 
 // shut ends the open batch. The caller holds the lock.
 func (m *monitor) shut() {
-	m.full = append(m.full, m.open)
+	if n := len(m.full); n < unreadMost {
+		m.full = append(m.full, m.open)
+	} else {
+		m.full[n-1].join(m.open)
+	}
 	m.open = batch{from: m.open.to, to: m.open.to}
 	m.wake()
 }
+
+// join adds the batch that follows.
+func (b *batch) join(next batch) { b.to, b.lines = next.to, b.lines+next.lines }
 
 func (m *monitor) wake() {
 	select {
@@ -146,8 +160,9 @@ func (m *monitor) leave(deliver bool) {
 }
 
 // next is the batch to post now, or how long until there may be one. It
-// reports over when there will be none.
-func (m *monitor) next(now time.Time) (b batch, wait time.Duration, over bool) {
+// reports over when there will be none. A closing session has no time for many
+// batches, and gets what is left in one.
+func (m *monitor) next(now time.Time, closing bool) (b batch, wait time.Duration, over bool) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	if m.open.lines > 0 && len(m.full) == 0 {
@@ -156,11 +171,27 @@ func (m *monitor) next(now time.Time) (b batch, wait time.Duration, over bool) {
 		}
 		m.shut()
 	}
-	if len(m.full) == 0 {
+	switch {
+	case len(m.full) == 0:
 		return batch{}, time.Hour, m.ended
+	case m.unread >= unreadMost && !m.counted: // the end of the command is not held back
+		return batch{}, time.Hour, false
 	}
 	b, m.full = m.full[0], m.full[1:]
+	for closing && len(m.full) > 0 {
+		b.join(m.full[0])
+		m.full = m.full[1:]
+	}
+	m.unread++
 	return b, 0, false
+}
+
+// read notes that a batch reached the owner.
+func (m *monitor) read() {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.unread--
+	m.wake()
 }
 
 // run posts the batches one by one, and the record of the end, if there is one,
@@ -168,7 +199,7 @@ func (m *monitor) next(now time.Time) (b batch, wait time.Duration, over bool) {
 func (m *monitor) run(box *mailbox, end <-chan *letter) {
 	defer m.over(box)
 	for {
-		b, wait, over := m.next(time.Now())
+		b, wait, over := m.next(time.Now(), box.isClosing())
 		switch {
 		case over:
 			if t := <-end; t != nil {
@@ -210,7 +241,7 @@ func (m *monitor) over(box *mailbox) {
 // posted twice.
 func (m *monitor) deliver(box *mailbox, b batch) bool {
 	durable := make(chan struct{})
-	box.post(box.add(&letter{landed: func() { close(durable) }, mail: Mail{
+	box.post(box.add(&letter{landed: func() { close(durable) }, left: m.read, mail: Mail{
 		ID: m.execution + "-" + strconv.FormatInt(b.from, 10), Session: box.session.id, Owner: m.owner, Unasked: true,
 		Posted: events.Posted{
 			Mail: events.MailMonitor, Execution: m.execution, From: b.from, To: b.to, Count: b.lines,
