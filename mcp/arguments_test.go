@@ -115,8 +115,17 @@ func FuzzParseMessage(f *testing.F) {
 }
 
 func TestOwnersThatNoEventCarriesAreRefused(t *testing.T) {
-	_, err := decodeArguments([]param{ownerParam}, json.RawMessage(`{"owner":"/root "}`))
-	if err == nil || !strings.Contains(err.Error(), `"/root "`) {
-		t.Errorf("%v", err)
+	for owner, want := range map[string]string{
+		"/root ": `"/root "`, "/root/": `"/root", not "/root/"`, "/root//a": `"/root/a"`, "/root/../root/b": `"/root/b"`,
+	} {
+		_, err := decodeArguments([]param{ownerParam}, encode(map[string]string{"owner": owner}))
+		if err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("%q: %v", owner, err)
+		}
+	}
+	for _, owner := range []string{"", "/root", "/root/a.b/c d", "alone", "/"} {
+		if _, err := decodeArguments([]param{ownerParam}, encode(map[string]string{"owner": owner})); err != nil {
+			t.Errorf("%q: %v", owner, err)
+		}
 	}
 }

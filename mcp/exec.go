@@ -3,6 +3,7 @@ package mcp
 import (
 	"context"
 	"fmt"
+	"path"
 	"strings"
 
 	"github.com/yieldlog/yieldlog/events"
@@ -50,7 +51,19 @@ func (s *Server) execTool() *tool {
 	}
 }
 
-var ownerParam = param{name: "owner", kind: kindString, text: "Agent path; default /root", check: events.CheckOwner}
+var ownerParam = param{name: "owner", kind: kindString, text: "Agent path; default /root", check: checkOwner}
+
+// checkOwner is nil when an owner can be recorded, and is not another way to
+// write one: two ways would be two mailboxes, of which the agent reads one.
+func checkOwner(owner string) error {
+	if err := events.CheckOwner(owner); err != nil {
+		return err // it says all
+	}
+	if clean := path.Clean(owner); strings.HasPrefix(owner, "/") && clean != owner {
+		return fmt.Errorf("an owner is a canonical path: %q, not %q", clean, owner)
+	}
+	return nil
+}
 
 func (s *Server) exec(ctx context.Context, c *call) (reply, error) {
 	if strings.TrimSpace(c.args.text("command")) == "" {

@@ -1,6 +1,7 @@
 package mcp
 
 import (
+	"strings"
 	"sync"
 	"time"
 
@@ -45,12 +46,28 @@ func (f *Feed) Apply(e events.Event) {
 	}
 	f.mu.Lock()
 	defer f.mu.Unlock()
+	if len(f.watchers) == 0 {
+		return
+	}
+	uris := append(transcripts(e), uri)
 	for w := range f.watchers {
-		w.mark(uri)
-		if e.Class() == events.ClassExecution {
-			w.mark(transcriptURI(e.Session))
+		for _, uri := range uris {
+			w.mark(uri)
 		}
 	}
+}
+
+// transcripts are the addresses of the transcripts that the event has a row in,
+// or changes one of: its owner's, those of the owners above it, and people's.
+func transcripts(e events.Event) []string {
+	if e.Class() != events.ClassExecution && e.Kind() != events.KindPosted {
+		return nil
+	}
+	uris := []string{transcriptURI(e.Session), ownedTranscriptURI(e.Session, events.RootOwner)}
+	for owner := e.Owner; owner != ""; owner = owner[:max(strings.LastIndexByte(owner, '/'), 0)] {
+		uris = append(uris, ownedTranscriptURI(e.Session, owner))
+	}
+	return uris
 }
 
 // watch tells the client about its resources until stop is called. A nil feed

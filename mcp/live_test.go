@@ -63,10 +63,8 @@ func serverOn(t *testing.T, l *ledger.Ledger, cfg producers.Config) (s *Server, 
 		Pages: func(ctx context.Context, session, execution string, r replay.PageRequest) (replay.Page, error) {
 			return replay.ReadPage(ctx, l, session, execution, r)
 		},
-		Transcript: func(ctx context.Context, session string) ([]projections.Row, error) {
-			rows := projections.NewTranscript(session)
-			err := replay.NewEngine(rows).RunTo(ctx, l, events.Filter{Session: session}, 0)
-			return rows.Rows(""), err
+		Transcript: func(ctx context.Context, session, owner string) ([]projections.Row, error) {
+			return replay.Transcript(ctx, l, session, owner, 0)
 		},
 		Earlier: replay.Earlier{Source: l, Session: session.ID()},
 		Search: func(ctx context.Context, q replay.Query) iter.Seq2[replay.Match, error] {

@@ -20,7 +20,7 @@ import (
 // history is the transcript's rows, without those of the session itself.
 func (c *caller) history() (rows []projections.Row) {
 	c.t.Helper()
-	all, err := c.server.opts.Transcript(c.t.Context(), c.server.opts.Session.ID())
+	all, err := c.server.opts.Transcript(c.t.Context(), c.server.opts.Session.ID(), "")
 	if err != nil {
 		c.t.Fatal(err)
 	}

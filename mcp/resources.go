@@ -3,6 +3,7 @@ package mcp
 import (
 	"context"
 	"fmt"
+	"net/url"
 	"strings"
 
 	mcpgo "github.com/mark3labs/mcp-go/mcp"
@@ -15,7 +16,7 @@ import (
 
 const (
 	outputTemplate     = "yieldlog://execution/{id}/output"
-	transcriptTemplate = "yieldlog://session/{id}/transcript"
+	transcriptTemplate = "yieldlog://session/{id}/transcript{?owner}"
 	mailboxTemplate    = "yieldlog://mailbox{+owner}"
 	// listedMail is how many records a mailbox resource shows, the newest.
 	listedMail = 1000
@@ -30,6 +31,11 @@ const (
 
 func outputURI(execution string) string   { return "yieldlog://execution/" + execution + "/output" }
 func transcriptURI(session string) string { return "yieldlog://session/" + session + "/transcript" }
+
+// ownedTranscriptURI is the transcript as the owner sees it.
+func ownedTranscriptURI(session, owner string) string {
+	return transcriptURI(session) + "?owner=" + strings.ReplaceAll(url.QueryEscape(owner), "+", "%20")
+}
 
 // mailboxURI is of the owner's mailbox: the path is the owner.
 func mailboxURI(owner string) string { return "yieldlog://mailbox" + owner }
@@ -49,7 +55,7 @@ func (s *Server) addResources() {
 		return
 	}
 	s.protocol.AddResourceTemplate(mcpgo.NewResourceTemplate(transcriptTemplate, "transcript",
-		mcpgo.WithTemplateDescription("What happened in a session, one line for each thing that somebody did"),
+		mcpgo.WithTemplateDescription("What happened in a session, one line for each thing that somebody did; with an owner, its own and what ended below it"),
 		mcpgo.WithTemplateMIMEType("text/plain")), s.readTranscript)
 }
 
@@ -69,11 +75,17 @@ func (s *Server) listResources() map[string]mcpgoserver.ServerResource {
 	if s.opts.Transcript != nil {
 		put(transcriptURI(session), "Transcript of this session", s.readTranscript)
 	}
+	owned := func(owner string) {
+		put(mailboxURI(owner), "Mailbox of "+owner, s.readMailbox)
+		if s.opts.Transcript != nil {
+			put(ownedTranscriptURI(session, owner), "Transcript of "+owner, s.readTranscript)
+		}
+	}
 	s.opts.Facts.View(func() {
 		if s.opts.Mailboxes != nil {
-			put(mailboxURI(events.RootOwner), "Mailbox of "+events.RootOwner, s.readMailbox)
-			for _, r := range s.opts.Mailboxes.List(session, "") {
-				put(mailboxURI(r.Owner), "Mailbox of "+r.Owner, s.readMailbox)
+			owned(events.RootOwner)
+			for _, owner := range s.opts.Mailboxes.Owners(session) {
+				owned(owner)
 			}
 		}
 		for p := range s.opts.Processes.All() {
@@ -147,7 +159,7 @@ func (s *Server) wholeStream(ctx context.Context, p projections.Process, stream 
 func (s *Server) readMailbox(_ context.Context, r mcpgo.ReadResourceRequest) ([]mcpgo.ResourceContents, error) {
 	uri := r.Params.URI
 	owner, ok := strings.CutPrefix(uri, mailboxURI(""))
-	if !ok || !strings.HasPrefix(owner, "/") {
+	if !ok || owner == "" {
 		return nil, fmt.Errorf("no mailbox at %s: %w", uri, mcpgoserver.ErrResourceNotFound)
 	}
 	var list []projections.Record
@@ -166,8 +178,13 @@ func (s *Server) readMailbox(_ context.Context, r mcpgo.ReadResourceRequest) ([]
 // readTranscript answers for a transcript resource.
 func (s *Server) readTranscript(ctx context.Context, r mcpgo.ReadResourceRequest) ([]mcpgo.ResourceContents, error) {
 	uri := r.Params.URI
-	session := strings.TrimSuffix(strings.TrimPrefix(uri, "yieldlog://session/"), "/transcript")
-	rows, err := s.opts.Transcript(ctx, session)
+	address, query, _ := strings.Cut(uri, "?")
+	session := strings.TrimSuffix(strings.TrimPrefix(address, "yieldlog://session/"), "/transcript")
+	asked, err := url.ParseQuery(query)
+	if err != nil {
+		return nil, fmt.Errorf("reading the address %s: %w", uri, err)
+	}
+	rows, err := s.opts.Transcript(ctx, session, asked.Get("owner"))
 	if err != nil {
 		return nil, fmt.Errorf("reading the transcript of %s: %w", session, err)
 	}

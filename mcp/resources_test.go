@@ -38,7 +38,7 @@ func TestResources(t *testing.T) {
 	for _, r := range list.Resources {
 		uris = append(uris, r.URI)
 	}
-	if len(uris) != 3 || !slices.Contains(uris, outputURI(id)) {
+	if len(uris) != 4 || !slices.Contains(uris, outputURI(id)) {
 		t.Fatalf("listed: %v", list)
 	}
 	var output resourceContents
@@ -70,6 +70,48 @@ func TestSubscribersHearOfChanges(t *testing.T) {
 		if r.Method == "notifications/resources/updated" && strings.Contains(string(r.Params), outputURI(id)) {
 			return
 		}
+	}
+}
+
+// A transcript can be read as an owner sees it.
+func TestM19_OwnedTranscripts(t *testing.T) {
+	c := newCaller(t, liveServer(t, nil))
+	for _, owner := range []string{"/root/a b", "alone"} {
+		for range 2 {
+			id := c.yields("true", "owner", owner)
+			c.goOn(id, "owner", owner)
+			c.arrives(owner, id)
+		}
+	}
+	read := func(uri string) string {
+		var got resourceContents
+		c.ask("resources/read", string(encode(map[string]string{"uri": uri})), &got)
+		if len(got.Contents) != 1 {
+			t.Fatalf("%s has %d parts", uri, len(got.Contents))
+		}
+		return got.Contents[0].Text
+	}
+	session := c.server.opts.Session.ID()
+	if got := read(ownedTranscriptURI(session, "/root")); !strings.HasSuffix(got, "● 4 completions of other owners: 4 completed\n") {
+		t.Errorf("root sees %q", got)
+	}
+	own := read(ownedTranscriptURI(session, "/root/a b"))
+	if strings.Count(own, "● Background command") != 2 || strings.Count(own, "read x; true\n") != 2 {
+		t.Errorf("the owner sees %q", own)
+	}
+	var list struct{ Resources []struct{ URI string } }
+	c.ask("resources/list", `{}`, &list)
+	mailboxes := 0
+	for _, r := range list.Resources {
+		if strings.HasPrefix(r.URI, mailboxURI("")) {
+			mailboxes++
+		}
+		if !strings.HasSuffix(r.URI, "/output") {
+			read(r.URI)
+		}
+	}
+	if mailboxes != 3 {
+		t.Errorf("%d mailboxes are listed", mailboxes)
 	}
 }
 

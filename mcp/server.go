@@ -47,8 +47,9 @@ type Options struct {
 	Feed *Feed
 	// Pages reads output.
 	Pages Pages
-	// Transcript reads the rows of a session; nil offers no transcripts.
-	Transcript func(ctx context.Context, session string) ([]projections.Row, error)
+	// Transcript reads the rows of a session as the owner sees them, or with ""
+	// people; nil offers no transcripts.
+	Transcript func(ctx context.Context, session, owner string) ([]projections.Row, error)
 	// Search finds lines; nil offers no search.
 	Search func(ctx context.Context, q replay.Query) iter.Seq2[replay.Match, error]
 	// Earlier finds what earlier sessions left behind; nil finds nothing.

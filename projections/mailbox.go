@@ -74,6 +74,19 @@ func (m *Mailbox) List(session, owner string) []Record {
 	return list
 }
 
+// Owners returns who has a mailbox in the session, in the order of their first
+// records.
+func (m *Mailbox) Owners(session string) []string {
+	seen, owners := map[string]bool{}, []string(nil)
+	for _, r := range m.records {
+		if r.Session == session && !seen[r.Owner] {
+			seen[r.Owner] = true
+			owners = append(owners, r.Owner)
+		}
+	}
+	return owners
+}
+
 // Unread returns an owner's records that did not reach it yet, in the order of
 // posting. It takes time for what it returns, not for what was ever posted.
 func (m *Mailbox) Unread(session, owner string) []Record {

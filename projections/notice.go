@@ -1,6 +1,7 @@
 package projections
 
 import (
+	"fmt"
 	"strconv"
 	"strings"
 	"unicode/utf8"
@@ -69,6 +70,24 @@ func BatchNotice(r events.Requested, lines int) string {
 // session lost.
 func ResumedNotice(lost int) string {
 	return "● Session resumed · " + counted(lost, "command") + " lost; their effects may be partial"
+}
+
+// foldedText is the one line for completions of other owners that follow each
+// other, such as
+//
+//	● 3 completions of other owners: 2 completed, 1 failed
+func foldedText(notices []Row) string {
+	counts := map[string]int{}
+	for _, n := range notices {
+		counts[Word(events.Settled{Status: n.Status, Termination: n.Termination, Outcome: n.Outcome})]++
+	}
+	var parts []string
+	for _, word := range []string{WordCompleted, WordFailed, WordStopped, WordTimedOut} {
+		if n := counts[word]; n > 0 {
+			parts = append(parts, strconv.Itoa(n)+" "+word)
+		}
+	}
+	return fmt.Sprintf("● %d completions of other owners: %s", len(notices), strings.Join(parts, ", "))
 }
 
 func subject(r events.Requested) string {

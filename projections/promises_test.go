@@ -2,6 +2,7 @@ package projections_test
 
 import (
 	"encoding/json"
+	"fmt"
 	"reflect"
 	"strings"
 	"testing"
@@ -84,8 +85,45 @@ func TestM18_M20_ABreadcrumbPointsAndKeepsItsTime(t *testing.T) {
 	}
 }
 
+// Completions of other owners are forwarded to those above them, and those that
+// follow each other are one counted line.
 func TestM19_CountedCompletions(t *testing.T) {
-	t.Skip("rows are not folded into groups: each completion keeps the line of its call")
+	rows := projections.NewTranscript("s")
+	failed := background("two")
+	failed[4] = events.Settled{Status: events.StatusCompleted, Termination: events.TermExited, Outcome: events.OutcomeFailure, ExitCode: code(1)}
+	for i, bodies := range [][]events.Body{background("one"), failed, background("three"), background("four")} {
+		owner, start := "/root/a/nested", uint64(100*i)
+		if i > 2 {
+			owner, start = "/root/b", 500
+			tell(450, "/root", "own", []events.Body{events.Requested{Command: "own"}}, rows)
+		}
+		tell(start+1, owner, fmt.Sprint("e", i), bodies, rows)
+		tell(start+20, owner, fmt.Sprint("e", i), []events.Body{completion(fmt.Sprint("e", i))}, rows)
+	}
+	for owner, want := range map[string]string{
+		"/root":          `● 3 completions of other owners: 2 completed, 1 failed|own|● Background command "four" completed (exit code 0)`,
+		"/root/a":        "● 3 completions of other owners: 2 completed, 1 failed",
+		"/root/a/nested": `"one" make|"two" make|"three" make`,
+		"/root/b":        `"four" make`,
+		"/ro":            "",
+		"":               `"one" make|"two" make|"three" make|own|"four" make`,
+	} {
+		var got []string
+		for _, r := range rows.Rows(owner) {
+			got = append(got, r.Text)
+		}
+		if strings.Join(got, "|") != want {
+			t.Errorf("%q sees %q", owner, got)
+		}
+	}
+	group := rows.Rows("/root")[0]
+	if len(group.Notices) != 3 || group.Execution != "" || group.Notices[1].Execution != "e1" || *group.Notices[1].ExitCode != 1 ||
+		group.Notices[1].Text != `● Background command "two" failed (exit code 1)` || group.Seq != group.Notices[0].Seq {
+		t.Errorf("the group is %+v", group)
+	}
+	if again := rows.Rows("/root")[0]; len(again.Notices) != 3 {
+		t.Errorf("looked at again: %+v", again)
+	}
 }
 
 func TestM21_CompletionsStandWhereTheyArrived(t *testing.T) {
@@ -93,7 +131,7 @@ func TestM21_CompletionsStandWhereTheyArrived(t *testing.T) {
 	tell(1, "/root/a", "theirs", background("build")[:3], rows)
 	tell(10, "/root", "first", []events.Body{events.Requested{Command: "one"}}, rows)
 	tell(20, "/root/a", "theirs", background("build")[4:], rows)
-	tell(21, "/root", "m", []events.Body{completion("theirs")}, rows)
+	tell(21, "/root/a", "m", []events.Body{completion("theirs")}, rows)
 	tell(30, "/root", "second", []events.Body{events.Requested{Command: "two"}}, rows)
 	var got []string
 	for _, r := range rows.Rows("/root") {

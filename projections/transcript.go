@@ -23,7 +23,8 @@ const (
 	RowInput RowKind = "input"
 	// RowStop is a stop.
 	RowStop RowKind = "stop"
-	// RowNotice is the forwarded completion of another owner's execution.
+	// RowNotice is the forwarded completion of another owner's execution, or
+	// several that follow each other.
 	RowNotice RowKind = "notice"
 )
 
@@ -38,8 +39,8 @@ type Row struct {
 	// Text is the row in one line, made of structured facts, with control
 	// characters escaped.
 	Text string `json:"text"`
-	// State, Status and those below are set for calls. Refused calls have the
-	// state completed and the refusal.
+	// State, Status and those below are set for calls, and how it ended also for
+	// the notice of one. Refused calls have the state completed and the refusal.
 	State       string             `json:"state,omitempty"`
 	Status      events.Status      `json:"status,omitempty"`
 	Termination events.Termination `json:"termination,omitempty"`
@@ -53,6 +54,9 @@ type Row struct {
 	Offset int64 `json:"offset"`
 	// Breadcrumb is the completion line of a call that yielded.
 	Breadcrumb *Breadcrumb `json:"breadcrumb,omitempty"`
+	// Notices are the completions that the row stands for, if it stands for
+	// several: then it names no execution.
+	Notices []Row `json:"notices,omitempty"`
 }
 
 // Transcript is the fold of rows: what happened, in order, one row for each
@@ -78,12 +82,12 @@ func NewTranscript(session string) *Transcript {
 }
 
 // Rows returns the transcript of an owner: its own rows, and one line for each
-// completion of somebody else's execution that was forwarded to it. For people,
-// who see all rows, the owner is "", and nothing is forwarded.
+// completion that was forwarded to it, or run of them. For people, who see all
+// rows, the owner is "", and nothing is forwarded.
 func (t *Transcript) Rows(owner string) []Row {
 	var rows []Row
 	for _, r := range t.rows {
-		if r.Kind == RowNotice && owner == "" || owner != "" && r.Owner != "" && r.Owner != owner {
+		if !r.shownTo(owner) {
 			continue
 		}
 		c := *r
@@ -91,9 +95,35 @@ func (t *Transcript) Rows(owner string) []Row {
 		if crumb, ok := t.crumbs.Get(r.Execution); ok && r.Kind == RowCall {
 			c.Breadcrumb = &crumb
 		}
+		if n := len(rows); n > 0 && c.Kind == RowNotice && rows[n-1].Kind == RowNotice {
+			rows[n-1].fold(c)
+			continue
+		}
 		rows = append(rows, c)
 	}
 	return rows
+}
+
+// shownTo reports whether the row is in the transcript of an owner. Completions
+// are forwarded to the owners above in the path, of which the root is above all.
+func (r *Row) shownTo(owner string) bool {
+	switch {
+	case r.Kind == RowNotice:
+		return owner != "" && r.Owner != owner && (owner == events.RootOwner || strings.HasPrefix(r.Owner, owner+"/"))
+	case owner == "", r.Owner == "":
+		return true
+	}
+	return r.Owner == owner
+}
+
+// fold adds the notice that follows a notice.
+func (r *Row) fold(next Row) {
+	if r.Notices == nil {
+		first := *r
+		*r = Row{Seq: r.Seq, At: r.At, Kind: RowNotice, Session: r.Session, Notices: []Row{first}}
+	}
+	r.Notices = append(r.Notices, next)
+	r.Text = foldedText(r.Notices)
 }
 
 // Apply implements [Fold].
@@ -218,18 +248,19 @@ func (c *call) state(s string) {
 
 func (c *call) reach(offset int64) { c.row.Offset = max(c.row.Offset, offset) }
 
-// forwarded adds the line for another owner's completion. An owner's own
-// completion adds none: its row has the breadcrumb.
+// forwarded adds the line for the owners above: they did not start it, so that
+// no row of theirs has its breadcrumb.
 func (t *Transcript) forwarded(e events.Event, b events.Posted) {
 	c := t.calls[b.Execution]
-	if b.Mail != events.MailCompletion || c == nil || c.row.Owner == e.Owner {
+	if b.Mail != events.MailCompletion || c == nil {
 		return
 	}
-	text := oneLine(b.Notice)
-	if c.settled != nil {
-		text = Notice(c.request, *c.settled, b.Count)
+	r := t.add(e, RowNotice, oneLine(b.Notice))
+	r.Owner = c.row.Owner
+	if s := c.settled; s != nil {
+		r.Text = Notice(c.request, *s, b.Count)
+		r.Status, r.Termination, r.Outcome, r.ExitCode = s.Status, s.Termination, s.Outcome, clonePointer(s.ExitCode)
 	}
-	t.add(e, RowNotice, text)
 }
 
 // rewind hides the rows that a session got after a sequence.

@@ -11,15 +11,16 @@ import (
 const maxForks = 32
 
 // Transcript is the rows of a session up to a lifecycle sequence, 0 for all of
-// them, as people see them. A fork begins with the rows that it shares.
-func Transcript(ctx context.Context, src Source, session string, to uint64) ([]projections.Row, error) {
+// them, as the owner sees them, or with "" people. A fork begins with the rows
+// that it shares.
+func Transcript(ctx context.Context, src Source, session, owner string, to uint64) ([]projections.Row, error) {
 	var parts [][]projections.Row // the newest first
 	for range maxForks {
 		t, from := projections.NewTranscript(session), &origin{}
 		if err := NewEngine(t, from).RunTo(ctx, src, events.Filter{Session: session}, to); err != nil {
 			return nil, err
 		}
-		parts = append(parts, t.Rows(""))
+		parts = append(parts, t.Rows(owner))
 		if from.session == "" {
 			break
 		}

@@ -27,7 +27,7 @@ func TestTranscriptOfAForkBeginsWithWhatItShares(t *testing.T) {
 	post("B", "B", events.Opened{Program: "mcp"})
 	post("B", "B", events.Forked{From: "A", At: at})
 	post("B", "B1", events.Requested{Command: "own"})
-	rows, err := replay.Transcript(t.Context(), l, "B", 0)
+	rows, err := replay.Transcript(t.Context(), l, "B", "", 0)
 	if err != nil {
 		t.Fatal(err)
 	}

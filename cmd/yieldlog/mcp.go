@@ -81,8 +81,8 @@ func (a *app) serveMCP(ctx context.Context, address, fork string) (err error) {
 		Pages: func(ctx context.Context, session, execution string, r replay.PageRequest) (replay.Page, error) {
 			return replay.ReadPage(ctx, v.recent, session, execution, r)
 		},
-		Transcript: func(ctx context.Context, session string) ([]projections.Row, error) {
-			return replay.Transcript(ctx, v.ledger, session, 0)
+		Transcript: func(ctx context.Context, session, owner string) ([]projections.Row, error) {
+			return replay.Transcript(ctx, v.ledger, session, owner, 0)
 		},
 		Earlier: replay.Earlier{Source: v.ledger, Session: v.session.ID()},
 		Search: func(ctx context.Context, q replay.Query) iter.Seq2[replay.Match, error] {

@@ -119,6 +119,31 @@ func TestM25_LookingClaimsNothing(t *testing.T) {
 	}
 }
 
+// An owner's transcript folds the completions below it into counted lines;
+// everyone's has each at its own row alone.
+func TestM19_CompletionsOfOthersAreCounted(t *testing.T) {
+	l := looktest.Open(t)
+	b := looktest.NewBook(t, l, time.Now().Add(-time.Hour))
+	for i := range 3 {
+		r := b.Start("/root/reviewer", fmt.Sprintf("check %d", i), "true")
+		r.Yield()
+		r.Exit(i / 2)
+		r.Mail("as posted")
+	}
+	b.Sync()
+	s := serve(t, Options{Ledger: l})
+	c := enter(t, s)
+	const line = "● 3 completions of other owners: 2 completed, 1 failed"
+	_, everyone := get(t, c, s.base()+"/s/"+b.Session)
+	mustNotHave(t, everyone, line)
+	mustHave(t, everyone, "owner=%2Froot%2Freviewer")
+	_, root := get(t, c, s.base()+"/s/"+b.Session+"?owner=%2Froot")
+	mustHave(t, root, line, `&#34;check 1&#34; completed (exit code 0)`)
+	if n := strings.Count(root, "<details>"); n != 1 {
+		t.Errorf("%d groups", n)
+	}
+}
+
 // TestM23_M94_AnInspectorStaysThroughTheEnd opens a running row, lets it end, and finds
 // it in its place (M-94).
 func TestM23_M94_AnInspectorStaysThroughTheEnd(t *testing.T) {

@@ -123,6 +123,12 @@ func (q Query) Showing(show string) string {
 	return q.Here()
 }
 
+// Seen is the transcript as an owner sees it, or with "" everyone's.
+func (q Query) Seen(owner string) string {
+	q.Owner, q.Page, q.Row, q.Open, q.Pinned = owner, 1, 0, "", false
+	return q.Here()
+}
+
 // Turn is another page of the list.
 func (q Query) Turn(page int) string {
 	q.Page, q.Row, q.Open, q.Pinned = page, 0, "", false

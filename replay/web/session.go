@@ -46,7 +46,9 @@ type sessionView struct {
 	Session  look.SessionRow
 	Timeline look.Timeline
 	// Undrawn counts the executions that the timeline has no place for.
-	Undrawn    int
+	Undrawn int
+	// Owners are whose transcript can be looked at alone, if there are several.
+	Owners     []string
 	Transcript []transcriptRow
 	// Page counts from the end: 1 is the newest.
 	Page, Pages int
@@ -66,9 +68,11 @@ type transcriptRow struct {
 	Text string
 	Who  string
 	Seq  uint64
-	// Execution is what an input or a stop was for.
+	// Execution is what an input or a stop was for, or whose end a notice tells.
 	Execution string
-	Q         Query
+	// Notices are what a row stands for that stands for several.
+	Notices []transcriptRow
+	Q       Query
 }
 
 // transcriptRows is how many rows of a transcript are shown at once.
@@ -77,7 +81,7 @@ const transcriptRows = 100
 func (s *Server) session(ctx context.Context, r *http.Request, q Query) (view, error) {
 	id := r.PathValue("session")
 	v := sessionView{Q: q}
-	rows, err := s.transcripts.rows(ctx, id, q.At, s.live.Seq())
+	rows, err := s.transcripts.rows(ctx, id, q.Owner, q.At, s.live.Seq())
 	if err != nil {
 		return nil, err
 	}
@@ -133,6 +137,12 @@ func (v *sessionView) draw(sc *look.Scene, session string, now time.Time) {
 		}
 	}
 	v.Timeline = look.NewTimeline(rows, now)
+	v.Owners = []string{events.RootOwner}
+	for _, g := range v.Timeline.Groups {
+		if g.Owner != events.RootOwner {
+			v.Owners = append(v.Owners, g.Owner)
+		}
+	}
 }
 
 func (v *sessionView) addMail(records []projections.Record) {
@@ -159,6 +169,9 @@ func (s *Server) transcriptRow(sc *look.Scene, row projections.Row, q Query, now
 		*calls = append(*calls, r) // never grows beyond its capacity, so the pointer stays good
 		t.Call = &(*calls)[len(*calls)-1]
 	}
+	for _, n := range row.Notices {
+		t.Notices = append(t.Notices, s.transcriptRow(sc, n, q, now, calls))
+	}
 	return t
 }
 
@@ -181,8 +194,9 @@ const transcriptsKept = 4
 
 func newTranscripts(l *ledger.Ledger) *transcripts { return &transcripts{ledger: l} }
 
-// rows is a session's transcript as of a sequence, or with 0 as of now.
-func (t *transcripts) rows(ctx context.Context, session string, at, now uint64) ([]projections.Row, error) {
+// rows is a session's transcript as the owner sees it, or with "" people, as of
+// a sequence, or with 0 as of now.
+func (t *transcripts) rows(ctx context.Context, session, owner string, at, now uint64) ([]projections.Row, error) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	to := at
@@ -200,7 +214,7 @@ func (t *transcripts) rows(ctx context.Context, session string, at, now uint64) 
 		t.kept = append([]*keptTranscript{k}, t.kept...)
 		t.kept = t.kept[:min(len(t.kept), transcriptsKept)]
 	}
-	return k.transcript.Rows(""), nil
+	return k.transcript.Rows(owner), nil
 }
 
 // take takes the kept transcript out if it is not beyond to, or makes one.
