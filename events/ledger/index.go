@@ -1,10 +1,12 @@
 package ledger
 
 import (
+	"bufio"
 	"bytes"
 	"crypto/sha256"
 	"encoding/binary"
 	"errors"
+	"io"
 	"os"
 	"path/filepath"
 
@@ -24,29 +26,38 @@ type index struct {
 	sizes map[int]int64
 }
 
-// readIndex reads the index of a stream; a missing or damaged one is empty.
+// readIndex reads the index of a stream; a missing or damaged one is empty. It
+// holds no more than a part of the file, which has an entry for each subject.
 func readIndex(streamDir, stream string) index {
-	b, err := os.ReadFile(filepath.Join(streamDir, "msgs", "index.db"))
-	if err != nil || len(b) < 32 {
+	f, err := os.Open(filepath.Join(streamDir, "msgs", "index.db"))
+	if err != nil {
 		return index{}
 	}
-	body, sum := b[:len(b)-recordSum], b[len(b)-recordSum:]
+	defer func() { _ = f.Close() }()
+	st, err := f.Stat()
+	if err != nil || st.Size() < 32 {
+		return index{}
+	}
 	key := sha256.Sum256([]byte(stream))
 	h, err := highwayhash.NewDigest64(key[:])
 	if err != nil {
 		panic(err) // the key has the right length
 	}
-	_, _ = h.Write(body)
-	if !bytes.Equal(h.Sum(nil), sum) {
-		return index{}
-	}
-	ix, err := parseIndex(body)
+	body := io.TeeReader(io.LimitReader(f, st.Size()-recordSum), h)
+	ix, rest, err := parseIndex(bufio.NewReaderSize(body, indexBuffer))
 	if err != nil {
 		return index{}
 	}
-	ix.fresh = endsAt(body, streamDir)
+	var sum [recordSum]byte
+	if _, err := io.ReadFull(f, sum[:]); err != nil || !bytes.Equal(h.Sum(nil), sum[:]) {
+		return index{}
+	}
+	ix.fresh = endsAt(rest, streamDir)
 	return ix
 }
+
+// indexBuffer is how much of an index is held at a time, in bytes.
+const indexBuffer = 256 << 10
 
 // endsAt reports whether the last block of the stream is the one that the index
 // ends with, and ends with the checksum that the index ends with.
@@ -62,37 +73,46 @@ func endsAt(body []byte, streamDir string) bool {
 
 // An indexReader reads the numbers of an index. After an error all are 0.
 type indexReader struct {
-	b   []byte
-	bad bool
+	from *bufio.Reader
+	bad  bool
 }
 
 func (r *indexReader) skip(n int) {
-	if n < 0 || n > len(r.b) {
-		r.b, r.bad = nil, true
+	if n < 0 || r.bad {
+		r.bad = true
 		return
 	}
-	r.b = r.b[n:]
+	if _, err := r.from.Discard(n); err != nil {
+		r.bad = true
+	}
 }
 
 // number reads a varint. A signed one is as long, and skipped alike.
 func (r *indexReader) number() uint64 {
-	v, n := binary.Uvarint(r.b)
-	if n <= 0 {
+	if r.bad {
+		return 0
+	}
+	v, err := binary.ReadUvarint(r.from)
+	if err != nil {
 		r.bad = true
 		return 0
 	}
-	r.skip(n)
 	return v
 }
 
 var errIndex = errors.New("the index cannot be read")
 
 // parseIndex reads what JetStream's recoverFullState does: two bytes of magic
-// and version, the state of the stream, its subjects, its blocks.
-func parseIndex(body []byte) (index, error) {
-	version := body[1]
-	r := &indexReader{b: body[2:]}
-	ix := index{sizes: map[int]int64{}}
+// and version, the state of the stream, its subjects, its blocks. It returns
+// also what the index ends with: the blocks and what is behind them.
+func parseIndex(body *bufio.Reader) (ix index, end []byte, err error) {
+	r := &indexReader{from: body}
+	var version byte
+	if magic, err := body.Peek(2); err == nil {
+		version = magic[1]
+	}
+	r.skip(2)
+	ix = index{sizes: map[int]int64{}}
 	for range 5 { // messages, bytes, first sequence, first time, last sequence
 		ix.last = r.number()
 	}
@@ -109,16 +129,47 @@ func parseIndex(body []byte) (index, error) {
 			r.number() // last block
 		}
 	}
-	for n := r.number(); n > 0 && !r.bad; n-- {
-		r.block(version, ix.sizes)
-	}
 	if r.bad {
-		return index{}, errIndex
+		return index{}, nil, errIndex
 	}
-	return ix, nil
+	if end, err = io.ReadAll(body); err != nil {
+		return index{}, nil, err
+	}
+	b := &blockReader{b: end}
+	for n := b.number(); n > 0 && !b.bad; n-- {
+		b.block(version, ix.sizes)
+	}
+	if b.bad {
+		return index{}, nil, errIndex
+	}
+	return ix, end, nil
 }
 
-func (r *indexReader) block(version byte, sizes map[int]int64) {
+// A blockReader reads the blocks of an index. After an error all numbers are 0.
+type blockReader struct {
+	b   []byte
+	bad bool
+}
+
+func (r *blockReader) skip(n int) {
+	if n < 0 || n > len(r.b) {
+		r.b, r.bad = nil, true
+		return
+	}
+	r.b = r.b[n:]
+}
+
+func (r *blockReader) number() uint64 {
+	v, n := binary.Uvarint(r.b)
+	if n <= 0 {
+		r.bad = true
+		return 0
+	}
+	r.skip(n)
+	return v
+}
+
+func (r *blockReader) block(version byte, sizes map[int]int64) {
 	number, size := int(r.number()), int64(r.number())
 	for range 4 { // first sequence and time, last sequence and time
 		r.number()
