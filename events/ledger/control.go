@@ -66,6 +66,9 @@ func (l *Ledger) Serve(session string, h func(ctx context.Context, req []byte) [
 // answer, or [ErrNoSession]. A request whose host died is sent again, so it may
 // arrive twice: requests must bear that. It ends with ctx at the latest.
 func (l *Ledger) Ask(ctx context.Context, session string, req []byte) ([]byte, error) {
+	if err := l.wake(ctx); err != nil {
+		return nil, err
+	}
 	// A session that lives and does not answer is about to find the new host.
 	for began := time.Now(); ; pause(ctx, passPause) {
 		m, err := once(ctx, l.store, func(ctx context.Context) (*nats.Msg, error) {

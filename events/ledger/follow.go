@@ -25,6 +25,10 @@ const (
 func (l *Ledger) Follow(ctx context.Context, f events.Filter, from uint64) iter.Seq2[events.Event, error] {
 	return func(yield func(events.Event, error) bool) {
 		next := max(from, 1)
+		if err := l.wake(ctx); err != nil {
+			yield(events.Event{}, err)
+			return
+		}
 		for ctx.Err() == nil {
 			err := l.followOnce(ctx, f, &next, yield)
 			if errors.Is(err, errStopped) || ctx.Err() != nil {
@@ -96,6 +100,10 @@ func (l *Ledger) followOnce(ctx context.Context, f events.Filter, next *uint64, 
 func (l *Ledger) FollowOutput(ctx context.Context, f events.Filter) iter.Seq2[events.Event, error] {
 	f.Class = events.ClassOutput
 	return func(yield func(events.Event, error) bool) {
+		if err := l.wake(ctx); err != nil {
+			yield(events.Event{}, err)
+			return
+		}
 		for ctx.Err() == nil {
 			err := l.followOutputOnce(ctx, f, yield)
 			if errors.Is(err, errStopped) || ctx.Err() != nil {

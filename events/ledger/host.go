@@ -290,6 +290,9 @@ func (h *host) stop() error {
 	if errors.Is(err, fs.ErrNotExist) {
 		err = nil
 	}
+	if err := writeLeft(h.dir, h.marker); err != nil { // a reader looks for itself
+		h.o.Logger.Debug("noting the blocks", "error", err)
+	}
 	return errors.Join(err, os.Remove(h.dir.running()))
 }
 

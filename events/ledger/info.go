@@ -45,7 +45,10 @@ type StreamInfo struct {
 // Info asks for the state of the ledger.
 func (l *Ledger) Info(ctx context.Context) (Info, error) {
 	i := Info{Dir: l.opts.Dir, Role: "joined", MaxBytes: l.opts.MaxBytes}
-	var err error
+	err := l.wake(ctx)
+	if err != nil {
+		return i, err
+	}
 	if i.Streams, err = patiently(ctx, l, l.streams); err != nil {
 		return i, fmt.Errorf("listing the streams: %w", err)
 	}
@@ -59,7 +62,7 @@ func (l *Ledger) Info(ctx context.Context) (Info, error) {
 		i.Role = "host"
 	}
 	var ep endpoint
-	if err := readJSON(l.store.dir.endpoint(), &ep); err == nil { // none during a takeover
+	if err := readJSON(l.dir().endpoint(), &ep); err == nil { // none during a takeover
 		i.Host, i.URL = ep.PID, ep.URL
 	}
 	i.Free, err = freeBytes(l.opts.Dir)

@@ -181,6 +181,9 @@ func (s *store) waits(since, now time.Time) {
 // Rotate makes new credentials, for writers and readers. Every process of the
 // ledger reconnects with them by itself; subscribers need the new ones.
 func (l *Ledger) Rotate(ctx context.Context) error {
+	if l.opts.ReadOnly {
+		return ErrReadOnly
+	}
 	if err := l.store.order(ctx, orderRotate, ""); err != nil {
 		return fmt.Errorf("rotating the credentials: %w", err)
 	}

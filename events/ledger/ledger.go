@@ -7,6 +7,7 @@ import (
 	"io/fs"
 	"log/slog"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/yieldlog/yieldlog/events"
@@ -76,8 +77,11 @@ var (
 
 // Ledger is one open ledger. Its methods are safe for concurrent use.
 type Ledger struct {
-	opts      Options
+	opts Options
+	// store is nil while the ledger is read at rest.
 	store     *store
+	atRest    atomic.Pointer[rest]
+	waking    sync.Mutex
 	lifecycle *lane
 	encoders  chan struct{} // a place for each chunk that is being compressed
 	encoding  sync.WaitGroup
@@ -98,32 +102,59 @@ type Ledger struct {
 }
 
 // Open opens the ledger of a state directory: it hosts the server, or joins the
-// process that does. The error says what to do when the ledger cannot be opened.
+// process that does. For reading alone, and if nobody hosts, it does neither
+// before it has to. The error says what to do when the ledger cannot be opened.
 func Open(ctx context.Context, o Options) (*Ledger, error) {
-	o = o.withDefaults()
-	st, err := openStore(ctx, o)
-	if err != nil {
+	l := &Ledger{opts: o.withDefaults(), encoders: make(chan struct{}, maxEncoders), taps: map[int]func(events.Event){}}
+	l.run, l.stop = context.WithCancel(context.WithoutCancel(ctx))
+	if err := l.open(ctx); err != nil {
+		l.stop()
+		if l.store != nil {
+			err = errors.Join(err, l.store.close())
+		}
 		return nil, fmt.Errorf("opening the ledger in %s: %w", o.Dir, err)
 	}
-	l := &Ledger{opts: o, encoders: make(chan struct{}, maxEncoders), store: st, taps: map[int]func(events.Event){}}
-	run, cancel := context.WithCancel(context.WithoutCancel(ctx))
-	l.run, l.stop = run, cancel
-	if l.lifecycle, err = newLane(l, maxLifecycleQueue, maxLifecycleInFlight); err == nil {
-		l.output, err = newLane(l, maxOutputQueue, maxOutputInFlight)
-	}
-	if err == nil {
-		l.lifecycle.behind, l.output.ahead = l.output, l.lifecycle
+	return l, nil
+}
+
+func (l *Ledger) open(ctx context.Context) (err error) {
+	if l.opts.ReadOnly {
+		err = l.openReading(ctx)
+	} else {
+		l.store, err = openStore(ctx, l.opts)
 	}
 	if err != nil {
-		cancel()
-		return nil, errors.Join(fmt.Errorf("opening the ledger in %s: %w", o.Dir, err), st.close())
+		return err
 	}
-	st.beforeReconnect(func() {
+	if l.lifecycle, err = newLane(l, maxLifecycleQueue, maxLifecycleInFlight); err != nil {
+		return err
+	}
+	if l.output, err = newLane(l, maxOutputQueue, maxOutputInFlight); err != nil || l.opts.ReadOnly {
+		return err
+	}
+	l.lifecycle.behind, l.output.ahead = l.output, l.lifecycle
+	l.store.beforeReconnect(func() {
 		l.lifecycle.pause()
 		l.output.pause()
 	})
-	l.wg.Go(func() { l.watch(run) })
-	return l, nil
+	l.wg.Go(func() { l.watch(l.run) })
+	return nil
+}
+
+// openReading opens the ledger at rest, or its store when it is not.
+func (l *Ledger) openReading(ctx context.Context) error {
+	if err := prepare(l.dir(), true); err != nil {
+		return err
+	}
+	r, err := openRest(l.dir())
+	if err != nil {
+		return err
+	}
+	if l.atRest.Store(r); r != nil {
+		return nil
+	}
+	l.store, err = openStore(ctx, l.opts)
+	return err
 }
 
 // Close waits up to ten seconds for what was posted, and closes. A host shuts
@@ -137,8 +168,15 @@ func (l *Ledger) Close() error {
 	l.lifecycle.close()
 	l.output.close()
 	l.encoding.Wait()
+	l.waking.Lock()
+	defer l.waking.Unlock()
+	if l.store == nil {
+		return err
+	}
 	return errors.Join(err, l.store.close())
 }
+
+func (l *Ledger) dir() stateDir { return stateDir(l.opts.Dir) }
 
 // Append appends a lifecycle event and returns it once it is durable, with Seq,
 // ID, Time and Prev filled in. It returns [ErrExists] when the event is of a

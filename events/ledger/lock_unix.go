@@ -5,6 +5,7 @@ package ledger
 import (
 	"errors"
 	"fmt"
+	"io/fs"
 	"os"
 	"syscall"
 )
@@ -21,18 +22,36 @@ func lockFile(path string, create bool) (*os.File, error) {
 	if err != nil {
 		return nil, fmt.Errorf("opening lock: %w", err)
 	}
+	return flock(f, syscall.LOCK_EX)
+}
+
+// lockShared locks a file against [lockFile], together with others who only
+// read. It is nil for a file that is not there. It fails with errLocked when
+// someone else holds the lock alone.
+func lockShared(path string) (*os.File, error) {
+	f, err := os.Open(path)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, fmt.Errorf("opening lock: %w", err)
+	}
+	return flock(f, syscall.LOCK_SH)
+}
+
+func flock(f *os.File, how int) (*os.File, error) {
 	for {
-		err = syscall.Flock(int(f.Fd()), syscall.LOCK_EX|syscall.LOCK_NB)
-		if !errors.Is(err, syscall.EINTR) {
-			break
+		err := syscall.Flock(int(f.Fd()), how|syscall.LOCK_NB)
+		if err == nil {
+			return f, nil
 		}
+		if errors.Is(err, syscall.EINTR) {
+			continue
+		}
+		_ = f.Close()
+		if errors.Is(err, syscall.EWOULDBLOCK) {
+			return nil, errLocked
+		}
+		return nil, fmt.Errorf("locking %s: %w", f.Name(), err)
 	}
-	if err == nil {
-		return f, nil
-	}
-	_ = f.Close()
-	if errors.Is(err, syscall.EWOULDBLOCK) {
-		return nil, errLocked
-	}
-	return nil, fmt.Errorf("locking %s: %w", path, err)
 }

@@ -3,6 +3,7 @@ package ledger
 import (
 	"errors"
 	"fmt"
+	"io/fs"
 	"os"
 
 	"golang.org/x/sys/windows"
@@ -20,8 +21,25 @@ func lockFile(path string, create bool) (*os.File, error) {
 	if err != nil {
 		return nil, fmt.Errorf("opening lock: %w", err)
 	}
-	const how = windows.LOCKFILE_EXCLUSIVE_LOCK | windows.LOCKFILE_FAIL_IMMEDIATELY
-	err = windows.LockFileEx(windows.Handle(f.Fd()), how, 0, 1, 0, &windows.Overlapped{})
+	return lockRange(f, windows.LOCKFILE_EXCLUSIVE_LOCK)
+}
+
+// lockShared locks a file against [lockFile], together with others who only
+// read. It is nil for a file that is not there. It fails with errLocked when
+// someone else holds the lock alone.
+func lockShared(path string) (*os.File, error) {
+	f, err := os.Open(path)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, fmt.Errorf("opening lock: %w", err)
+	}
+	return lockRange(f, 0)
+}
+
+func lockRange(f *os.File, how uint32) (*os.File, error) {
+	err := windows.LockFileEx(windows.Handle(f.Fd()), how|windows.LOCKFILE_FAIL_IMMEDIATELY, 0, 1, 0, &windows.Overlapped{})
 	if err == nil {
 		return f, nil
 	}
@@ -29,5 +47,5 @@ func lockFile(path string, create bool) (*os.File, error) {
 	if errors.Is(err, windows.ERROR_LOCK_VIOLATION) {
 		return nil, errLocked
 	}
-	return nil, fmt.Errorf("locking %s: %w", path, err)
+	return nil, fmt.Errorf("locking %s: %w", f.Name(), err)
 }

@@ -99,6 +99,9 @@ type lane struct {
 func newLane(l *Ledger, maxBytes, maxInFlight int) (*lane, error) {
 	n := &lane{l: l, maxBytes: maxBytes, maxInFlight: maxInFlight, inbox: nats.NewInbox()}
 	n.room = sync.NewCond(&n.mu)
+	if l.opts.ReadOnly {
+		return n, nil // nothing is put into it
+	}
 	sub, err := l.store.nc.Subscribe(n.inbox+".*", n.onAck)
 	if err != nil {
 		return nil, fmt.Errorf("subscribing to acknowledgements: %w", err)
@@ -279,7 +282,9 @@ func (n *lane) close() {
 	for _, e := range left {
 		e.done(e.event, ErrClosed)
 	}
-	_ = n.sub.Unsubscribe() // the connection closes next
+	if n.sub != nil {
+		_ = n.sub.Unsubscribe() // the connection closes next
+	}
 }
 
 func (l *Ledger) postLifecycle(ctx context.Context, e events.Event, done func(events.Event, error)) error {

@@ -89,7 +89,7 @@ type walk struct {
 }
 
 func (w *walk) pass(ctx context.Context) error {
-	segs := w.l.store.segments()
+	segs := w.l.dir().segments()
 	start, seq := 0, uint64(1)
 	if p, ok := w.l.positions.before(w.execution, w.next); ok {
 		if i := slices.Index(segs, p.segment); i >= 0 {
@@ -102,7 +102,7 @@ func (w *walk) pass(ctx context.Context) error {
 			return err
 		}
 		// A segment that was deleted meanwhile ends early.
-		if !w.l.store.counts(segment) {
+		if !w.l.dir().counts(segment) {
 			return errMoved
 		}
 		seq = 1
@@ -220,7 +220,7 @@ func (l *Ledger) lastOutput(ctx context.Context, session, execution string) (r R
 	err = errMoved
 	for errors.Is(err, errMoved) {
 		r, err = Raw{}, errNoMessage
-		for _, segment := range slices.Backward(l.store.segments()) {
+		for _, segment := range slices.Backward(l.dir().segments()) {
 			if r, err = l.last(ctx, segment, subject); !errors.Is(err, errNoMessage) {
 				break
 			}

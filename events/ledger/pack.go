@@ -84,7 +84,7 @@ func (l *Ledger) autoPack(rest map[string]time.Time) {
 	if len(due) == 0 {
 		return
 	}
-	lock, err := lockFile(l.store.dir.packLock(), true)
+	lock, err := lockFile(l.dir().packLock(), true)
 	if errors.Is(err, errLocked) {
 		return // somebody else packs
 	}
@@ -101,7 +101,7 @@ func (l *Ledger) autoPack(rest map[string]time.Time) {
 			continue
 		case l.run.Err() != nil:
 			return
-		case !errors.Is(err, errUnsettled) && !errors.Is(err, errDense) && l.store.counts(s):
+		case !errors.Is(err, errUnsettled) && !errors.Is(err, errDense) && l.dir().counts(s):
 			l.opts.Logger.Warn("packing output", "segment", s, "error", err)
 		}
 		rest[s] = time.Now().Add(packPause)
@@ -130,7 +130,7 @@ func (l *Ledger) Pack(ctx context.Context) (PackReport, error) {
 			r.Waiting = append(r.Waiting, s)
 		case errors.Is(err, errDense):
 			r.Dense = append(r.Dense, s)
-		case err != nil && !l.store.counts(s): // it was pruned meanwhile
+		case err != nil && !l.dir().counts(s): // it was pruned meanwhile
 		case err != nil:
 			return r, fmt.Errorf("packing segment %s: %w", s, err)
 		default:
@@ -149,7 +149,7 @@ func (l *Ledger) packPatiently(ctx context.Context, segment string) (before, aft
 		hosts := l.store.nc.Stats().Reconnects
 		before, after, err = l.packSegment(ctx, segment, false)
 		replaced := l.store.nc.Stats().Reconnects != hosts || !l.store.nc.IsConnected()
-		if err == nil || errors.Is(err, errUnsettled) || errors.Is(err, errDense) || !replaced || ctx.Err() != nil || !l.store.counts(segment) {
+		if err == nil || errors.Is(err, errUnsettled) || errors.Is(err, errDense) || !replaced || ctx.Err() != nil || !l.dir().counts(segment) {
 			return before, after, err
 		}
 		pause(ctx, passPause)
@@ -159,7 +159,7 @@ func (l *Ledger) packPatiently(ctx context.Context, segment string) (before, aft
 // lockPack waits until nobody else packs.
 func (l *Ledger) lockPack(ctx context.Context) (*os.File, error) {
 	for {
-		lock, err := lockFile(l.store.dir.packLock(), true)
+		lock, err := lockFile(l.dir().packLock(), true)
 		if !errors.Is(err, errLocked) || ctx.Err() != nil {
 			return lock, err
 		}
@@ -169,7 +169,7 @@ func (l *Ledger) lockPack(ctx context.Context) (*os.File, error) {
 
 // packable lists the sealed raw segments that may gain.
 func (l *Ledger) packable(due func(string) bool) []string {
-	m, err := l.store.dir.readMarker()
+	m, err := l.dir().readMarker()
 	if err != nil {
 		return nil
 	}
@@ -275,7 +275,7 @@ func (l *Ledger) fillTwin(ctx context.Context, segment string, settled map[strin
 		return 0, err
 	}
 	atPackStep("written")
-	if !l.store.counts(segment) { // it was pruned while it was read: the twin may lack its end
+	if !l.dir().counts(segment) { // it was pruned while it was read: the twin may lack its end
 		return 0, errMoved
 	}
 	packed := contents{}

@@ -278,7 +278,7 @@ func TestM65_PackKeepsWhatDoesNotMatchItsSettlement(t *testing.T) {
 	if _, err := l.Pack(t.Context()); !errors.Is(err, errUnsound) || !strings.Contains(err.Error(), "stderr of S.A") {
 		t.Errorf("packed: %v", err)
 	}
-	if got := l.store.segments()[0]; got != segmentName(1) {
+	if got := l.dir().segments()[0]; got != segmentName(1) {
 		t.Errorf("%s counts", got)
 	}
 }
@@ -427,14 +427,14 @@ func TestPackSurvivesAKillAtEachStep(t *testing.T) {
 			if step == "marked" || step == "deleted" {
 				counts, other = packed, raw
 			}
-			if got := l.store.segments()[0]; got != counts {
+			if got := l.dir().segments()[0]; got != counts {
 				t.Errorf("%s counts, want %s: %s", got, counts, out)
 			}
 			if left, err := filepath.Glob(l.store.dir.stream(other)); err != nil || len(left) > 0 {
 				t.Errorf("%v is left: %v", left, err)
 			}
 			pack(t, l)
-			if got := l.store.segments()[0]; got != packed {
+			if got := l.dir().segments()[0]; got != packed {
 				t.Errorf("%s counts after a pack", got)
 			}
 			same(t, before.all, c.everything(t))
@@ -517,7 +517,7 @@ func TestM63_AutoPackPacksASealedSegment(t *testing.T) {
 	roll(t, l)
 	l.AutoPack()
 	deadline := time.After(time.Minute)
-	for l.store.segments()[0] != twinName(segmentName(1)) {
+	for l.dir().segments()[0] != twinName(segmentName(1)) {
 		select {
 		case <-deadline:
 			t.Fatal("nothing was packed")

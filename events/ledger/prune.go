@@ -79,7 +79,7 @@ func (l *Ledger) prune(ctx context.Context, reason string, note NotePruned, goes
 	if err != nil {
 		return r, fmt.Errorf("pruning: %w", err)
 	}
-	live := l.store.segments() // not the twin that a pack is writing
+	live := l.dir().segments() // not the twin that a pack is writing
 	for _, s := range i.Streams {
 		if !slices.Contains(live, s.Name) || !s.Sealed || !goes(i, s) {
 			continue

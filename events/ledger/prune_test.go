@@ -98,7 +98,7 @@ func TestPruneDeletesWholeSegments(t *testing.T) {
 	if _, err := l.PruneBefore(t.Context(), time.Now().Add(time.Hour), "asked", note); err != nil {
 		t.Fatal(err)
 	}
-	if got := l.store.segments(); len(got) != 1 || got[0] != segmentName(5) {
+	if got := l.dir().segments(); len(got) != 1 || got[0] != segmentName(5) {
 		t.Errorf("segments %v are left", got)
 	}
 }

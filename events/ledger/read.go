@@ -33,7 +33,7 @@ var errMoved = errors.New("the segment was packed or pruned")
 
 // unlessMoved is the error of a read, or errMoved when the segment went.
 func (l *Ledger) unlessMoved(stream string, err error) error {
-	if err != nil && isSegment(stream) && !l.store.counts(stream) {
+	if err != nil && isSegment(stream) && !l.dir().counts(stream) {
 		return errMoved
 	}
 	return err
@@ -48,6 +48,9 @@ type Raw struct {
 
 // LastSeq is the sequence of the newest lifecycle event, 0 when there is none.
 func (l *Ledger) LastSeq(ctx context.Context) (uint64, error) {
+	if r := l.resting(); r != nil {
+		return r.last, nil
+	}
 	s, err := patiently(ctx, l, func(ctx context.Context) (jetstream.Stream, error) {
 		return l.store.js.Stream(ctx, lifecycleStream)
 	})
@@ -110,7 +113,14 @@ func (l *Ledger) ReadRaw(ctx context.Context, f events.Filter, from, to uint64) 
 // and more each time. It goes on with a new host when the old one dies.
 func (l *Ledger) scan(ctx context.Context, stream, subject string, from uint64, fetch int) iter.Seq2[Raw, error] {
 	return func(yield func(Raw, error) bool) {
-		next, progress := max(from, 1), time.Now()
+		next, err := l.scanAtRest(ctx, stream, subject, max(from, 1), yield)
+		if !errors.Is(err, errStirred) {
+			if err != nil && !errors.Is(err, errStopped) {
+				yield(Raw{}, fmt.Errorf("reading %s from sequence %d: %w", stream, next, err))
+			}
+			return
+		}
+		progress := time.Now()
 		for ; ; fetch = min(2*fetch, batchBytes) {
 			began := next
 			more, err := once(ctx, l.store, func(ctx context.Context) (bool, error) {
@@ -167,6 +177,12 @@ func raw(m *jetstream.RawStreamMsg) Raw {
 
 // last is the newest message of a subject, which may have wildcards, or errNoMessage.
 func (l *Ledger) last(ctx context.Context, stream, subject string) (Raw, error) {
+	if r := l.resting(); r != nil {
+		m, err := r.newest(ctx, stream, subject)
+		if err = l.unlessStirred(ctx, err); !errors.Is(err, errStirred) {
+			return m, err
+		}
+	}
 	m, err := patiently(ctx, l, func(ctx context.Context) (*jetstream.RawStreamMsg, error) {
 		s, err := l.store.js.Stream(ctx, stream)
 		if err != nil {
@@ -186,6 +202,12 @@ func (l *Ledger) last(ctx context.Context, stream, subject string) (Raw, error) 
 
 // next is the first message at or after a sequence whose subject matches, or errNoMessage.
 func (l *Ledger) next(ctx context.Context, stream, subject string, from uint64) (Raw, error) {
+	if r := l.resting(); r != nil {
+		m, err := r.next(ctx, stream, subject, max(from, 1))
+		if err = l.unlessStirred(ctx, err); !errors.Is(err, errStirred) {
+			return m, err
+		}
+	}
 	r, err := patiently(ctx, l, func(ctx context.Context) (Raw, error) {
 		batch, err := jetstreamext.GetBatch(ctx, l.store.js, stream, 1,
 			jetstreamext.GetBatchSeq(max(from, 1)), jetstreamext.GetBatchSubject(subject))

@@ -34,7 +34,7 @@ func inspectAll(d stateDir) (inspection, *marker, error) {
 	if err != nil {
 		return inspection{}, nil, err
 	}
-	in := inspection{}
+	in := inspection{scans: map[string]blockScan{}}
 	if in.names, err = streamNames(d, m); err != nil {
 		return in, nil, err
 	}

@@ -27,6 +27,7 @@ type inspection struct {
 	names  []string // the streams to expect
 	torn   []string // the blocks with a torn end
 	faults []fault
+	scans  map[string]blockScan // by path, of the blocks that were scanned
 }
 
 // A fault is damage that an open must not touch.
@@ -40,7 +41,7 @@ func (f fault) Error() string { return f.text }
 // inspect looks for what would make an open lose events. It changes nothing.
 // relaxed says that a power cut may have taken the end of a stream.
 func inspect(dir stateDir, m *marker, relaxed bool) (inspection, error) {
-	var in inspection
+	in := inspection{scans: map[string]blockScan{}}
 	var err error
 	if in.names, err = streamNames(dir, m); err != nil {
 		return in, err
@@ -148,6 +149,7 @@ func (in *inspection) glance(stream, path string, ix index) {
 // block scans one block. Only the last one may have a torn end.
 func (in *inspection) block(stream, path string, last bool) (blockScan, bool) {
 	r, err := scanBlock(path, stream)
+	in.scans[path] = r
 	switch {
 	case err != nil:
 		in.unreadable(stream, path, err)

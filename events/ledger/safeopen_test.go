@@ -85,8 +85,19 @@ func checksums(t *testing.T, dir stateDir) map[string][32]byte {
 	return sums
 }
 
-// TestFaultsOfTheStore damages a ledger in each way and opens it.
-func TestFaultsOfTheStore(t *testing.T) {
+// A faultCase is a way to damage a ledger.
+type faultCase struct {
+	name string
+	harm func(t *testing.T, d stateDir)
+	// refused is a part of the refusal, or "" when the ledger must open.
+	refused string
+	// events is what must be there: after the repair, if it was refused.
+	events int
+	beyond bool // no repair
+}
+
+// faults is every way to damage what [filled] made.
+func faults() []faultCase {
 	must := func(t *testing.T, err error) {
 		t.Helper()
 		if err != nil {
@@ -107,15 +118,7 @@ func TestFaultsOfTheStore(t *testing.T) {
 		}
 		return paths[len(paths)-1]
 	}
-	tests := []struct {
-		name string
-		harm func(t *testing.T, d stateDir)
-		// refused is a part of the refusal, or "" when the ledger must open.
-		refused string
-		// events is what must be there: after the repair, if it was refused.
-		events int
-		beyond bool // no repair
-	}{
+	return []faultCase{
 		{"intact", func(*testing.T, stateDir) {}, "", faultEvents, false},
 		{"flipped byte, index valid", func(t *testing.T, d stateDir) { flip(t, block(d, "2"), 5000) }, "", faultEvents - 1, false},
 		{"flipped byte, index stale", func(t *testing.T, d stateDir) { flip(t, block(d, "2"), 5000); stale(t, d) }, "2.blk has a bad checksum", faultEvents - 1, false},
@@ -154,7 +157,11 @@ func TestFaultsOfTheStore(t *testing.T) {
 		}, "", faultEvents, false},
 		{"stream missing", func(t *testing.T, d stateDir) { must(t, os.RemoveAll(d.stream(lifecycleStream))) }, "stream LIFECYCLE", 0, true},
 	}
-	for _, tt := range tests {
+}
+
+// TestFaultsOfTheStore damages a ledger in each way and opens it.
+func TestFaultsOfTheStore(t *testing.T) {
+	for _, tt := range faults() {
 		t.Run(tt.name, func(t *testing.T) {
 			d := filled(t)
 			tt.harm(t, d)

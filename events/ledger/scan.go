@@ -43,6 +43,8 @@ type blockScan struct {
 	// torn says that nothing but the last record of the block is damaged: a
 	// write that was cut off and never acknowledged.
 	torn bool
+	// end is where the good records end, in bytes.
+	end int64
 }
 
 // blocks lists the block files of a stream in order.
@@ -76,6 +78,7 @@ func scanBlock(path, stream string) (blockScan, error) {
 	}
 	h := blockHash(path, stream)
 	for off := 0; off < len(b); {
+		r.end = int64(off)
 		rec, why := record(b[off:], h)
 		if why != "" {
 			r.damage = fmt.Sprintf("%s at byte %d", why, off)
@@ -86,6 +89,7 @@ func scanBlock(path, stream string) (blockScan, error) {
 		r.last = max(r.last, sequence(rec))
 		off += len(rec)
 	}
+	r.end = int64(len(b))
 	return r, nil
 }
 
@@ -101,6 +105,14 @@ func blockHash(path, stream string) hash.Hash {
 
 // record cuts the first record off b, or says why it cannot be one.
 func record(b []byte, h hash.Hash) (rec []byte, why string) {
+	if rec, why = frame(b); why == "" && !holds(rec, h) {
+		return nil, "bad checksum"
+	}
+	return rec, why
+}
+
+// frame is record without a look at the checksum.
+func frame(b []byte) (rec []byte, why string) {
 	if len(b) < recordHeader+recordSum {
 		return nil, "cut off record"
 	}
@@ -117,16 +129,23 @@ func record(b []byte, h hash.Hash) (rec []byte, why string) {
 	if size > len(b) {
 		return nil, "cut off record"
 	}
-	data := b[recordHeader : size-recordSum]
+	return b[:size], ""
+}
+
+// holds reports whether the checksum of a record is right.
+func holds(rec []byte, h hash.Hash) bool {
+	subject := int(binary.LittleEndian.Uint16(rec[20:]))
+	fixed := subject
+	if binary.LittleEndian.Uint32(rec)&headerBit != 0 {
+		fixed += 4
+	}
+	data, want := rec[recordHeader:len(rec)-recordSum], rec[len(rec)-recordSum:]
 	h.Reset()
-	_, _ = h.Write(b[4:20])
+	_, _ = h.Write(rec[4:20])
 	_, _ = h.Write(data[:subject])
 	_, _ = h.Write(data[fixed:])
 	var sum [recordSum]byte
-	if !bytes.Equal(h.Sum(sum[:0]), b[size-recordSum:size]) {
-		return nil, "bad checksum"
-	}
-	return b[:size], ""
+	return bytes.Equal(h.Sum(sum[:0]), want)
 }
 
 // sequence is the sequence of a whole record, 0 of one that holds no message.

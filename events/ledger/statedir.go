@@ -14,6 +14,7 @@ import (
 //
 //	host.lock         locked by the process that hosts the server
 //	running           there while a host runs; found at an open, the last stop was unclean
+//	left.json         the blocks as the last host left them, a cache
 //	endpoint.json     where the host listens (0600)
 //	credentials.json  port and keys, kept over restarts (0600)
 //	streams.json      the streams that exist: the marker
@@ -30,6 +31,7 @@ type stateDir string
 func (d stateDir) file(name string) string  { return filepath.Join(string(d), name) }
 func (d stateDir) hostLock() string         { return d.file("host.lock") }
 func (d stateDir) running() string          { return d.file("running") }
+func (d stateDir) left() string             { return d.file("left.json") }
 func (d stateDir) endpoint() string         { return d.file("endpoint.json") }
 func (d stateDir) credentials() string      { return d.file("credentials.json") }
 func (d stateDir) marker() string           { return d.file("streams.json") }
@@ -84,6 +86,22 @@ func (m *marker) segments() []string {
 	}
 	slices.SortFunc(s, func(a, b string) int { return segmentNumber(a) - segmentNumber(b) })
 	return s
+}
+
+// segments lists the output segments, oldest first.
+func (d stateDir) segments() []string {
+	m, err := d.readMarker()
+	if err != nil {
+		return nil
+	}
+	return m.segments()
+}
+
+// counts reports whether a segment holds its output still: it was not pruned,
+// and its packed twin did not take its place.
+func (d stateDir) counts(segment string) bool {
+	m, err := d.readMarker()
+	return err != nil || m.has(segment)
 }
 
 // readMarker reads the marker; without one the ledger is new, and it is empty.

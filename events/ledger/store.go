@@ -104,7 +104,7 @@ func (s *store) ingest(c events.Class) (string, bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.current == "" {
-		segs := s.segments()
+		segs := s.dir.segments()
 		if len(segs) == 0 {
 			return "", false
 		}
@@ -171,20 +171,4 @@ func (s *store) onReconnect(*nats.Conn) {
 	case s.reconnected <- struct{}{}:
 	default: // a token waits already
 	}
-}
-
-// counts reports whether a segment holds its output still: it was not pruned,
-// and its packed twin did not take its place.
-func (s *store) counts(segment string) bool {
-	m, err := s.dir.readMarker()
-	return err != nil || m.has(segment)
-}
-
-// segments lists the output segments, oldest first.
-func (s *store) segments() []string {
-	m, err := s.dir.readMarker()
-	if err != nil {
-		return nil
-	}
-	return m.segments()
 }

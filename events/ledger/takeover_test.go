@@ -287,7 +287,7 @@ func checkOutput(t *testing.T, l *Ledger, session string, acked int) {
 	t.Helper()
 	subject := events.Filter{Session: session, Class: events.ClassOutput}.Subject()
 	i := 0
-	for _, segment := range l.store.segments() {
+	for _, segment := range l.dir().segments() {
 		for r, err := range l.scan(t.Context(), segment, subject, 1, batchBytes) {
 			if err != nil {
 				t.Fatal(err)

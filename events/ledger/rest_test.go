@@ -1,0 +1,325 @@
+package ledger
+
+import (
+	"errors"
+	"fmt"
+	"maps"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/yieldlog/yieldlog/events"
+)
+
+// reader opens a ledger for reading.
+func reader(t *testing.T, dir string) *Ledger {
+	t.Helper()
+	l, err := Open(t.Context(), Options{Dir: dir, ReadOnly: true})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := l.Close(); err != nil {
+			t.Error(err)
+		}
+	})
+	return l
+}
+
+// A view is all that can be read of a ledger.
+type view struct {
+	Last      uint64
+	Lifecycle []Raw
+	Filtered  map[string][]Raw
+	Output    map[string][]Raw
+	Ends      map[string]int64
+}
+
+// see reads everything that there is, in all the ways there are.
+func see(t *testing.T, l *Ledger, filters []events.Filter) view {
+	t.Helper()
+	v := view{Filtered: map[string][]Raw{}, Output: map[string][]Raw{}, Ends: map[string]int64{}}
+	read := func(f events.Filter, from, to uint64) (list []Raw) {
+		for r, err := range l.ReadRaw(t.Context(), f, from, to) {
+			if err != nil {
+				t.Fatal(err)
+			}
+			r.Message = Portable(r.Message)
+			list = append(list, r)
+		}
+		return list
+	}
+	var err error
+	if v.Last, err = l.LastSeq(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	v.Lifecycle = read(events.Filter{}, 1, 0)
+	for _, f := range filters {
+		v.Filtered[f.Subject()] = read(f, v.Last/3, v.Last-v.Last/5)
+	}
+	for _, r := range v.Lifecycle {
+		e, err := events.Decode(r.Message)
+		if err != nil {
+			t.Fatal(err)
+		}
+		id := e.Subject
+		if _, known := v.Ends[id]; known || e.Class() != events.ClassExecution {
+			continue
+		}
+		if v.Ends[id], err = l.OutputEnd(t.Context(), e.Session, id); err != nil {
+			t.Fatal(err)
+		}
+		for _, from := range []int64{0, v.Ends[id] / 2, v.Ends[id] - 1} {
+			for r, err := range l.OutputRaw(t.Context(), e.Session, id, from) {
+				if err != nil {
+					t.Fatal(err)
+				}
+				r.Message = Portable(r.Message)
+				delete(r.Header, "ce-id") // a packed one is made anew
+				v.Output[id] = append(v.Output[id], r)
+			}
+		}
+	}
+	return v
+}
+
+// history makes a ledger with lifecycle and output in several segments, and
+// stops it in good order.
+func history(t *testing.T, finish func(t *testing.T, l *Ledger)) stateDir {
+	t.Helper()
+	dir := t.TempDir()
+	l, err := Open(t.Context(), Options{Dir: dir, Sync: SyncRelaxed, SegmentBytes: 256 << 10})
+	if err != nil {
+		t.Fatal(err)
+	}
+	c := newChatter(l, "A", "B")
+	for _, id := range c.ids {
+		if _, err := l.Append(t.Context(), event("S", id, events.Requested{Command: "talk " + id})); err != nil {
+			t.Fatal(err)
+		}
+	}
+	c.lines(t, 300)
+	if err := l.store.order(t.Context(), orderRoll, ""); err != nil {
+		t.Fatal(err)
+	}
+	c.lines(t, 100)
+	c.settle(t)
+	for i := range 40 {
+		id := fmt.Sprintf("M%d", i)
+		if _, err := l.Append(t.Context(), event("S", id, events.Posted{Execution: "A", Notice: "it ended"})); err != nil {
+			t.Fatal(err)
+		}
+	}
+	finish(t, l)
+	if err := l.Close(); err != nil {
+		t.Fatal(err)
+	}
+	return stateDir(dir)
+}
+
+// sameAtRest fails unless a reader at rest sees what the server shows. It leaves
+// the ledger stopped in good order.
+func sameAtRest(t *testing.T, dir string, filters ...events.Filter) {
+	t.Helper()
+	before := names(t, dir)
+	r := reader(t, dir)
+	quiet := see(t, r, filters)
+	if r.resting() == nil {
+		t.Error("the reader needed the server")
+	}
+	if after := names(t, dir); !slices.Equal(before, after) {
+		t.Errorf("the reader left %v, before %v", after, before)
+	}
+	host, err := Open(t.Context(), Options{Dir: dir})
+	if err != nil {
+		t.Fatal(err)
+	}
+	served := see(t, host, filters)
+	if err := host.Close(); err != nil {
+		t.Fatal(err)
+	}
+	if diff := cmp.Diff(served, quiet); diff != "" {
+		t.Errorf("at rest something else is read (-served +at rest):\n%s", diff)
+	}
+}
+
+// crashed makes the stopped ledger look as if its host had been killed.
+func crashed(t *testing.T, d stateDir) {
+	t.Helper()
+	if err := os.WriteFile(d.running(), nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func TestReadAtRestSeesWhatTheServerShows(t *testing.T) {
+	for name, prepare := range map[string]func(*testing.T, *Ledger){
+		"raw":    func(*testing.T, *Ledger) {},
+		"packed": func(t *testing.T, l *Ledger) { pack(t, l) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			d := history(t, prepare)
+			filters := []events.Filter{{Session: "S"}, {ID: "B"}, {Session: "S", ID: "A", Kind: events.KindSettled}, {Class: events.ClassMailbox}, {ID: "nobody"}}
+			sameAtRest(t, string(d), filters...)
+			crashed(t, d)
+			sameAtRest(t, string(d), filters...)
+			if err := os.Remove(d.left()); err != nil {
+				t.Fatal(err)
+			}
+			sameAtRest(t, string(d), filters...)
+		})
+	}
+}
+
+// TestReadAtRestOfAFaultyStore harms a ledger in each way: a reader gets what a
+// writer gets, the same refusal or the same events.
+func TestReadAtRestOfAFaultyStore(t *testing.T) {
+	for _, f := range faults() {
+		t.Run(f.name, func(t *testing.T) {
+			d := filled(t)
+			f.harm(t, d)
+			before := checksums(t, d)
+			l, err := Open(t.Context(), Options{Dir: string(d), ReadOnly: true})
+			if f.refused != "" {
+				if err == nil { // the blocks are as the host left them: it is met when it is read
+					for _, err = range l.ReadRaw(t.Context(), events.Filter{}, 1, 0) {
+					}
+					if err := l.Close(); err != nil {
+						t.Error(err)
+					}
+				}
+				if !errors.Is(err, ErrDamaged) || !strings.Contains(err.Error(), f.refused) {
+					t.Fatalf("opened with %v, want %q in it", err, f.refused)
+				}
+				if !maps.Equal(before, checksums(t, d)) {
+					t.Error("the refused open changed the store")
+				}
+				return
+			}
+			if err != nil {
+				t.Fatal(err)
+			}
+			quiet := see(t, l, nil)
+			if err := l.Close(); err != nil {
+				t.Fatal(err)
+			}
+			served := see(t, open(t, string(d)), nil)
+			if diff := cmp.Diff(served, quiet); diff != "" {
+				t.Errorf("at rest something else is read (-served +at rest):\n%s", diff)
+			}
+		})
+	}
+}
+
+// TestWhatTheHostLeftIsACache spoils what the last host noted: the blocks are
+// inspected then, and nothing else changes.
+func TestWhatTheHostLeftIsACache(t *testing.T) {
+	d := filled(t)
+	whole, err := os.ReadFile(d.left())
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, text := range []string{"", string(whole[:len(whole)/2]), `{"version":2}`, `{"version":1,"blocks":{"LIFECYCLE":[]}}`, string(whole)} {
+		if err := os.WriteFile(d.left(), []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		r := reader(t, string(d))
+		if n := count(t, r); n != faultEvents || r.resting() == nil {
+			t.Errorf("with %q: %d events, at rest %v", text, n, r.resting() != nil)
+		}
+	}
+	// A host that was killed leaves the note of the one before it.
+	l, err := Open(t.Context(), Options{Dir: string(d)})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := l.Append(t.Context(), event("S", "", events.Closed{})); err != nil {
+		t.Fatal(err)
+	}
+	if err := l.Close(); err != nil {
+		t.Fatal(err)
+	}
+	crashed(t, d)
+	if err := os.WriteFile(d.left(), whole, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if n := count(t, reader(t, string(d))); n != faultEvents+1 {
+		t.Errorf("with the note of an earlier host: %d events, want %d", n, faultEvents+1)
+	}
+}
+
+// TestReadAtRestWhileAHostAppears reads on, within what was there, and asks the
+// host for what only it knows.
+func TestReadAtRestWhileAHostAppears(t *testing.T) {
+	dir := string(filled(t))
+	r, read := reader(t, dir), 0
+	for _, err := range r.ReadRaw(t.Context(), events.Filter{}, 1, 0) {
+		if err != nil {
+			t.Fatal(err)
+		}
+		if read++; read == 10 { // the lock is free
+			host := open(t, dir)
+			if _, err := host.Append(t.Context(), event("S", "", events.Closed{})); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	if read != faultEvents || r.resting() == nil {
+		t.Errorf("%d events, at rest %v", read, r.resting() != nil)
+	}
+	if i, err := r.Info(t.Context()); err != nil || i.LastSeq != faultEvents+1 || i.Role != "joined" {
+		t.Errorf("%+v, %v", i, err)
+	}
+	if n := count(t, r); n != faultEvents+1 {
+		t.Errorf("%d events, want %d", n, faultEvents+1)
+	}
+}
+
+// TestReadAtRestGoesOnWithTheServer finds a block changed half-way.
+func TestReadAtRestGoesOnWithTheServer(t *testing.T) {
+	d := filled(t)
+	r := reader(t, string(d))
+	var seqs []uint64
+	for m, err := range r.ReadRaw(t.Context(), events.Filter{}, 1, 0) {
+		if err != nil {
+			t.Fatal(err)
+		}
+		if seqs = append(seqs, m.Seq); len(seqs) == 10 {
+			flip(t, filepath.Join(d.stream(lifecycleStream), "msgs", "2.blk"), 5000)
+		}
+	}
+	if len(seqs) != faultEvents-1 || !slices.IsSorted(seqs) || r.resting() != nil {
+		t.Errorf("%d events, %v", len(seqs), seqs)
+	}
+}
+
+func TestReadersShareTheLockAndHostsDoNot(t *testing.T) {
+	d := filled(t)
+	a, err := lockShared(d.hostLock())
+	if err != nil {
+		t.Fatal(err)
+	}
+	b, err := lockShared(d.hostLock())
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := lockFile(d.hostLock(), true); !errors.Is(err, errLocked) {
+		t.Errorf("a host took the lock of readers: %v", err)
+	}
+	if err := errors.Join(a.Close(), b.Close()); err != nil {
+		t.Fatal(err)
+	}
+	host, err := lockFile(d.hostLock(), true)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := lockShared(d.hostLock()); !errors.Is(err, errLocked) {
+		t.Errorf("a reader took the lock of the host: %v", err)
+	}
+	if err := host.Close(); err != nil {
+		t.Fatal(err)
+	}
+}
