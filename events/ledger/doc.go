@@ -39,6 +39,13 @@
 // the host or becomes it, so when a host dies a survivor opens the same store on
 // the same port and all go on. The host's sync setting counts for all.
 //
+// Who only reads a ledger that nobody hosts need not host it: the blocks hold
+// everything. It takes the lock for a moment, shared with other readers, to note
+// where each block ends, and reads within those ends, checksum by checksum. It
+// changes nothing, and needs no right to. Whatever is not as expected makes it
+// open the ledger as a writer would, and so does what only a server can do: to
+// follow, to ask.
+//
 // With care means: JetStream deletes a stream that it cannot recover, and
 // destroys what follows a damaged byte. So the blocks are inspected first, and
 // scanned where JetStream is going to; copies are set aside; and afterwards every
