@@ -5,7 +5,9 @@ package producers
 import (
 	"context"
 	"errors"
+	"fmt"
 	"os"
+	"runtime"
 	"strconv"
 	"strings"
 	"sync"
@@ -30,6 +32,20 @@ func TestM114_ASignalIsNamed(t *testing.T) {
 	n.exits(t, events.StatusCompleted, -9, events.TermSignal)
 	if n.Signal != "SIGKILL" {
 		t.Errorf("signal %q", n.Signal)
+	}
+}
+
+// A signal without a name of its own is named by its place among the real-time ones.
+func TestY38_EverySignalIsNamed(t *testing.T) {
+	if runtime.GOOS != "linux" {
+		t.Skip("the numbers are Linux's")
+	}
+	b := newBench(t)
+	for number, name := range map[int]string{32: "SIG32", 34: "SIGRTMIN", 37: "SIGRTMIN+3", 64: "SIGRTMAX"} {
+		b.run(request(fmt.Sprintf("kill -%d $$; sleep 600", number))).exits(t, events.StatusCompleted, -number, events.TermSignal)
+		if s, ok := signalNamed(name); ok != (number >= firstRealtime) || ok && int(s) != number {
+			t.Errorf("%s is %d", name, s)
+		}
 	}
 }
 

@@ -3,6 +3,7 @@ package producers
 import (
 	"context"
 	"fmt"
+	"strings"
 	"syscall"
 	"time"
 
@@ -114,8 +115,8 @@ func (o StopOptions) order(cause events.Termination) (stopOrder, error) {
 	sig := syscall.SIGTERM
 	if o.Signal != "" {
 		var ok bool
-		if sig, ok = signalNamed(o.Signal); !ok {
-			return stopOrder{}, fmt.Errorf("%w: %s", ErrSignal, o.Signal)
+		if sig, ok = signalNamed(fullSignalName(o.Signal)); !ok {
+			return stopOrder{}, fmt.Errorf("%w: %s (a name such as SIGTERM, SIGINT or SIGKILL)", ErrSignal, o.Signal)
 		}
 	}
 	force := o.ForceAfter
@@ -123,6 +124,15 @@ func (o StopOptions) order(cause events.Termination) (stopOrder, error) {
 		force = stopGrace
 	}
 	return stopOrder{cause: cause, signal: sig, force: force}, nil
+}
+
+// fullSignalName is the name in capitals and with its SIG, which callers leave out.
+func fullSignalName(name string) string {
+	name = strings.ToUpper(name)
+	if !strings.HasPrefix(name, "SIG") {
+		name = "SIG" + name
+	}
+	return name
 }
 
 // StopOwner ends the owner's executions, and no others, and returns their ids

@@ -61,6 +61,29 @@ func TestStopReachesAChildThatOutlivesTheShell(t *testing.T) {
 	gone(t, m)
 }
 
+// A signal has its name in either case, with or without SIG, and by its second name.
+func TestStopTakesASignalByName(t *testing.T) {
+	for name, want := range map[string]syscall.Signal{
+		"SIGTERM": syscall.SIGTERM, "TERM": syscall.SIGTERM, "sigint": syscall.SIGINT, "kill": syscall.SIGKILL,
+		"SIGCLD": syscall.SIGCHLD, "iot": syscall.SIGABRT, "SIGPOLL": syscall.SIGIO,
+	} {
+		if got, ok := signalNamed(fullSignalName(name)); !ok || got != want {
+			t.Errorf("%s is %v", name, got)
+		}
+	}
+	for _, name := range []string{"SIGBOGUS", "SIG", "15", "SIGTERM ", "SIGRTMIN+99", "SIGRTMIN-1"} {
+		if got, ok := signalNamed(fullSignalName(name)); ok {
+			t.Errorf("%q is %v", name, got)
+		}
+	}
+	b := newBench(t)
+	id := b.background("sleep 600")
+	r, err := b.Stop(t.Context(), "", id, StopOptions{Signal: "usr1"})
+	if err != nil || r.Signal != "SIGUSR1" {
+		t.Errorf("%+v, %v", r, err)
+	}
+}
+
 func TestStopRefusesWhatItCannotDo(t *testing.T) {
 	b := newBench(t)
 	id := b.run(request("exit 6")).id
