@@ -90,6 +90,11 @@ func TestBlocklist(t *testing.T) {
 		if said := len(warnings) == 1; said != (want != 1) {
 			t.Errorf("%q: warnings %q", value, warnings)
 		}
+		for _, w := range warnings {
+			if !strings.HasPrefix(w, "MCP_YIELDSHELL_BLOCKED_SIDE_EFFECTS ") {
+				t.Errorf("%q: the warning does not name the variable: %q", value, w)
+			}
+		}
 	}
 }
 

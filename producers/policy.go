@@ -91,7 +91,7 @@ func (c *Config) checkSideEffects(declared []string) *refusal {
 		switch {
 		case !slices.Contains(SideEffects, e):
 			return refuse(reason, "%q is not a side-effect category; the categories are %s", e, strings.Join(SideEffects, ", "))
-		case e == sideEffectNone && len(declared) > 1:
+		case e == sideEffectNone && !onlyReads(declared):
 			return refuse(reason, "NONE cannot be combined with other side effects")
 		case slices.Contains(c.Blocked, e) && !slices.Contains(blocked, e):
 			blocked = append(blocked, e)

@@ -45,6 +45,10 @@ func TestSideEffects(t *testing.T) {
 			t.Errorf("%s is blocked: %t", e, !blocked)
 		}
 	}
+	r.SideEffects = []string{"NONE", "NONE"}
+	if no := cfg.check(r, 0); no != nil || !r.reads() {
+		t.Errorf("NONE twice: %+v, reads %t", no, r.reads())
+	}
 	for _, list := range [][]string{nil, {}, {"none"}, {"NONE", "OTHER"}, {"OTHER", "NONE"}, {""}} {
 		r.SideEffects = list
 		wantRefusal(t, &cfg, r, "side_effects")

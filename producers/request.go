@@ -1,6 +1,7 @@
 package producers
 
 import (
+	"slices"
 	"time"
 
 	"github.com/yieldlog/yieldlog/events"
@@ -54,5 +55,10 @@ type Request struct {
 // reads reports whether the request declares that it changes nothing, and so
 // may overlap with others that do the same.
 func (r Request) reads() bool {
-	return len(r.SideEffects) == 1 && r.SideEffects[0] == sideEffectNone
+	return len(r.SideEffects) > 0 && onlyReads(r.SideEffects)
+}
+
+// onlyReads reports whether nothing but NONE is declared.
+func onlyReads(declared []string) bool {
+	return !slices.ContainsFunc(declared, func(e string) bool { return e != sideEffectNone })
 }

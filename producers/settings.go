@@ -36,9 +36,14 @@ func (l *loader) text(name string) (value, source string, ok bool) {
 	return "", "default", false
 }
 
-// empty reports whether the setting is there under some name, without a value.
-func (l *loader) empty(name string) bool {
-	return slices.ContainsFunc(prefixes, func(p string) bool { _, ok := l.getenv(p + name); return ok })
+// empty is the variable under which the setting is there without a value, or "".
+func (l *loader) empty(name string) string {
+	for _, p := range prefixes {
+		if _, ok := l.getenv(p + name); ok {
+			return p + name
+		}
+	}
+	return ""
 }
 
 func (l *loader) record(name, value, source string) {
@@ -113,8 +118,10 @@ func (l *loader) categories(name string, def []string) []string {
 		if list = splitList(v, ","); len(list) == 0 {
 			l.warn("%s names no category: no side effect is refused", source)
 		}
-	case ok || l.empty(name):
-		l.warn("%s is set and empty: the default list holds", name)
+	case ok:
+		l.warn("%s is blank: the default list holds", source)
+	case l.empty(name) != "":
+		l.warn("%s is set and empty: the default list holds", l.empty(name))
 	}
 	for _, c := range list {
 		if !slices.Contains(SideEffects, c) {
