@@ -23,6 +23,9 @@ type message struct {
 	ID      json.RawMessage `json:"id"`
 	Method  string          `json:"method"`
 	Params  json.RawMessage `json:"params"`
+	// Result and Error are those of a response.
+	Result json.RawMessage `json:"result"`
+	Error  json.RawMessage `json:"error"`
 }
 
 // rpcError is a failure of the protocol, as opposed to one of a tool.
@@ -57,6 +60,9 @@ func parseMessage(line []byte) (message, *rpcError) {
 	if m.ID != nil && !validID(m.ID) {
 		m.ID = nil
 		return m, protocolError(codeInvalidRequest, `"id" must be a string or a number`)
+	}
+	if m.Method == "" && m.Result == nil && m.Error == nil {
+		return m, protocolError(codeInvalidRequest, `a request needs a "method"`)
 	}
 	return m, nil
 }

@@ -4,6 +4,7 @@ import (
 	"bufio"
 	"io"
 	"sync"
+	"sync/atomic"
 )
 
 // outboxHigh is how many messages may wait before the reader stops taking new
@@ -17,6 +18,8 @@ type outbox struct {
 	changed *sync.Cond
 	lines   []outLine
 	closed  bool
+	// passed counts the bytes that the client took.
+	passed atomic.Int64
 }
 
 // outLine is a queued message.
@@ -62,6 +65,13 @@ func (o *outbox) offer(line []byte) {
 	}
 }
 
+// full reports whether so much waits that await would block.
+func (o *outbox) full() bool {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	return len(o.lines) >= outboxHigh && !o.closed
+}
+
 // await blocks while the queue is full.
 func (o *outbox) await() {
 	o.mu.Lock()
@@ -81,7 +91,7 @@ func (o *outbox) close() {
 
 // run writes until the outbox is closed and empty, or w fails.
 func (o *outbox) run(w io.Writer) error {
-	buffered := bufio.NewWriterSize(w, 64<<10)
+	buffered := bufio.NewWriterSize(&counted{w, &o.passed}, 64<<10)
 	for {
 		lines := o.take()
 		if lines == nil {
@@ -105,6 +115,18 @@ func (o *outbox) run(w io.Writer) error {
 			return err
 		}
 	}
+}
+
+// counted counts what is written.
+type counted struct {
+	io.Writer
+	n *atomic.Int64
+}
+
+func (c *counted) Write(p []byte) (int, error) {
+	n, err := c.Writer.Write(p)
+	c.n.Add(int64(n))
+	return n, err
 }
 
 // take waits for lines and takes them all; nil means closed.

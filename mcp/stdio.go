@@ -64,7 +64,7 @@ func (s *Server) ServeStdio(ctx context.Context, in io.Reader, out io.Writer) er
 	defer s.wakes.leave(c.peer)
 
 	read := make(chan error, 1)
-	go func() { read <- c.readAll(ctx, in) }()
+	go func() { read <- c.readAll(ctx, cancel, in) }()
 	written := make(chan error, 1)
 	go func() {
 		err := c.out.run(out)
@@ -112,11 +112,13 @@ func (c *stdioConn) inFlight() int {
 	return len(c.calls)
 }
 
-// readAll takes lines until the input ends.
-func (c *stdioConn) readAll(ctx context.Context, in io.Reader) error {
+// readAll takes lines until the input ends. leave ends the connection.
+func (c *stdioConn) readAll(ctx context.Context, leave func(), in io.Reader) error {
 	lines := newLineReader(in)
 	for ctx.Err() == nil {
-		c.out.await()
+		if c.out.full() {
+			c.await(leave, in)
+		}
 		line, err := lines.next()
 		switch {
 		case errors.Is(err, errLineTooLong):
@@ -130,6 +132,32 @@ func (c *stdioConn) readAll(ctx context.Context, in io.Reader) error {
 		}
 	}
 	return nil
+}
+
+// await blocks while the client leaves its answers unread. Nothing is read then,
+// so that a client that has closed its end is looked for: it is given drainTime
+// to take something, and then it has left.
+func (c *stdioConn) await(leave func(), in io.Reader) {
+	read := make(chan struct{})
+	go func() {
+		tick := time.NewTicker(drainTime)
+		defer tick.Stop()
+		for passed := int64(-1); ; {
+			select {
+			case <-read:
+				return
+			case <-tick.C:
+			}
+			now := c.out.passed.Load()
+			if now == passed && hungUp(in) {
+				leave()
+				return
+			}
+			passed = now
+		}
+	}()
+	c.out.await()
+	close(read)
 }
 
 // take handles one line. It never waits for a call.

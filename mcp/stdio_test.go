@@ -191,6 +191,7 @@ func TestBadLinesAreAnsweredAndDoNotKill(t *testing.T) {
 		{`{"jsonrpc":"2.0","id":null,"method":"ping"}`, codeInvalidRequest, "null"},
 		{"{\"jsonrpc\":\"2.0\",\"id\":8,\"method\":\"ping\",\"params\":{\"a\":\"\xff\"}}", codeParse, "8"},
 		{`{"jsonrpc":"2.0","id":9,"method":5}`, codeInvalidRequest, "9"},
+		{`{"jsonrpc":"2.0","id":14}`, codeInvalidRequest, "14"},
 		{request(10, "no/such", `{}`), -32601, "10"},
 		{toolCall(11, "no_such_tool", `{}`), codeInvalidParams, "11"},
 		{request(12, "tools/call", `[]`), codeInvalidParams, "12"},
