@@ -1,6 +1,7 @@
 package mcp
 
 import (
+	"bytes"
 	"encoding/json"
 	"fmt"
 	"math"
@@ -56,7 +57,25 @@ func names(params []param) []string {
 	return list
 }
 
+// decode takes what the parameter is. Some clients send everything but strings
+// quoted, as JSON inside a string: that counts as what it says.
 func (p param) decode(raw json.RawMessage) (any, error) {
+	value, err := p.decodeBare(raw)
+	var text string
+	if err == nil || p.kind == kindString || json.Unmarshal(raw, &text) != nil {
+		return value, err
+	}
+	inner := bytes.TrimSpace([]byte(text))
+	if !json.Valid(inner) || string(inner) == "null" {
+		return nil, err
+	}
+	if value, bad := p.decodeBare(inner); bad == nil {
+		return value, nil
+	}
+	return nil, err
+}
+
+func (p param) decodeBare(raw json.RawMessage) (any, error) {
 	switch p.kind {
 	case kindString:
 		var s string
@@ -73,18 +92,35 @@ func (p param) decode(raw json.RawMessage) (any, error) {
 		}
 		return b, nil
 	case kindStrings:
-		var list []string
-		if raw[0] != '[' || json.Unmarshal(raw, &list) != nil {
+		var given []*string
+		if raw[0] != '[' || json.Unmarshal(raw, &given) != nil || slices.Contains(given, nil) {
 			return nil, p.wrong("a list of strings", raw)
+		}
+		list := make([]string, 0, len(given))
+		for _, s := range given {
+			list = append(list, *s)
 		}
 		return list, nil
 	default:
-		var m map[string]string
-		if raw[0] != '{' || json.Unmarshal(raw, &m) != nil {
-			return nil, p.wrong("an object whose values are strings", raw)
-		}
-		return m, nil
+		return p.decodeMap(raw)
 	}
+}
+
+func (p param) decodeMap(raw json.RawMessage) (any, error) {
+	var given map[string]*string
+	bad := raw[0] != '{' || json.Unmarshal(raw, &given) != nil
+	m := make(map[string]string, len(given))
+	for name, s := range given {
+		if s == nil {
+			bad = true
+			break
+		}
+		m[name] = *s
+	}
+	if bad {
+		return nil, p.wrong("an object whose values are strings", raw)
+	}
+	return m, nil
 }
 
 // decodeInteger takes whole numbers, also written as 5.0 or 5e3; one that is too
@@ -204,8 +240,8 @@ func (a arguments) owner() string {
 	return events.RootOwner
 }
 
-// limit is the bytes asked for of each stream; 0 is the default.
-func (a arguments) limit() int { return clampInt(a.integer("max_output_bytes", 0)) }
+// limit is the bytes asked for of each stream; 0 is the default, and so is less.
+func (a arguments) limit() int { return clampInt(max(0, a.integer("max_output_bytes", 0))) }
 
 // clampInt is n as an int that calculations do not overflow.
 func clampInt(n int64) int { return int(min(n, 1<<30)) }

@@ -13,8 +13,8 @@ func (s *Server) cleanupTool() *tool {
 		name: "cleanup", title: "Forget finished commands",
 		description: "Forget commands that ended long ago: their process_id becomes unknown. Their record stays in the ledger.",
 		params: []param{
-			{name: "completed_older_than_ms", kind: kindInteger, def: defaultCleanupAge.Milliseconds()},
-			{name: "stopped_older_than_ms", kind: kindInteger, def: defaultCleanupAge.Milliseconds(), text: "For stopped, timed out and failed ones"},
+			{name: "completed_older_than_ms", kind: kindInteger, min: minInteger, def: defaultCleanupAge.Milliseconds()},
+			{name: "stopped_older_than_ms", kind: kindInteger, min: minInteger, def: defaultCleanupAge.Milliseconds(), text: "For stopped, timed out and failed ones"},
 			ownerParam,
 		},
 		output: object(map[string]any{"removed": "integer"}),

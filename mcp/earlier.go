@@ -90,10 +90,11 @@ func (l *legacy) forget(ctx context.Context, owner string, older time.Duration) 
 
 // ended is the answer of stop and write about an earlier session's execution.
 func ended(p projections.Process) stopped {
-	out := stopped{ProcessID: p.Execution, Status: string(p.Status), NextSeq: seq(p.Offset), Error: "process has already ended"}
+	why := "process has already ended"
 	if p.Status == events.StatusLost {
-		out.Error = "process was lost with its server"
+		why = "process was lost with its server"
 	}
+	out := stopped{ProcessID: p.Execution, Status: string(p.Status), NextSeq: seq(p.Offset), Error: &why}
 	out.ExitCode, out.Outcome, out.Termination = p.Settled.ExitCode, p.Settled.Outcome, p.Settled.Termination
 	return out
 }

@@ -312,6 +312,9 @@ func TestStop(t *testing.T) {
 	if !got.Stopped || got.Status != "stopped" || *got.Signal != "SIGTERM" {
 		t.Errorf("got %+v", got)
 	}
+	if named := c.call("stop", map[string]any{"process_id": c.exec("sleep 600", "yield_ms", 0).ProcessID, "signal": "int"}); !named.Stopped || *named.Signal != "SIGINT" {
+		t.Errorf("a signal by its short name: %+v", named)
+	}
 	if bad := c.call("stop", map[string]any{"process_id": c.exec("sleep 600", "yield_ms", 0).ProcessID, "signal": "SIGNOPE"}); bad.Stopped || !strings.Contains(bad.Error, "SIGNOPE") {
 		t.Errorf("an unknown signal: %+v", bad)
 	}
@@ -347,7 +350,7 @@ func TestWrongArguments(t *testing.T) {
 	for _, tt := range []struct{ tool, arguments, want string }{
 		{"exec", `{"command":"ls"}`, `{"status":"failed_to_start","error":"side_effects is required: Everything that the command may do"}`},
 		{"exec", `{"command":["ls"],"side_effects":["NONE"]}`, `{"status":"failed_to_start","error":"command must be a string, not the list [\"ls\"]"}`},
-		{"read", `{"process_id":"x","since_seq":-1}`, `{"process_id":"x","error":"since_seq must be 0 or more, not -1"}`},
+		{"read", `{"process_id":"x","since_seq":1.5}`, `{"process_id":"x","error":"since_seq must be a whole number, not 1.5"}`},
 		{"read", `{"process_id":"x","streams":"sideways"}`, `{"process_id":"x","error":"streams must be one of both, stdout, stderr, not \"sideways\""}`},
 		{"wait", `{"process_id":5}`, `{"process_id":"","error":"process_id must be a string, not 5"}`},
 		{"write", `{"process_id":"x"}`, `{"process_id":"x","error":"input is required: Text"}`},

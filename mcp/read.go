@@ -14,8 +14,8 @@ func (s *Server) readTool() *tool {
 		description: "Output of a command, running or finished, and its status. Without since_seq: the newest bytes. With since_seq: on from there, nothing skipped.",
 		params: []param{
 			processIDParam,
-			{name: "since_seq", kind: kindInteger, text: "Start here: a next_seq, or omitted.from_seq"},
-			{name: "max_output_bytes", kind: kindInteger, min: 1, text: "Most bytes of each stream"},
+			{name: "since_seq", kind: kindInteger, min: minInteger, text: "Start here: a next_seq, or omitted.from_seq"},
+			{name: "max_output_bytes", kind: kindInteger, min: minInteger, text: "Most bytes of each stream"},
 			{name: "streams", kind: kindString, def: "both", enum: []string{"both", "stdout", "stderr"}},
 			{name: "tail_lines", kind: kindInteger, min: 1, text: "Only the last lines"},
 			{name: "rendered", kind: kindBoolean, text: "As seen: escapes dropped, overwritten lines once; of a tty its screen"},

@@ -25,12 +25,12 @@ func (s *Server) stopTool() *tool {
 		params: []param{
 			{name: "process_id", kind: kindString, expected: true, text: "Handle, or * for all of owner"},
 			{name: "signal", kind: kindString, def: defaultSignal, text: "Such as SIGINT or SIGKILL"},
-			{name: "force_after_ms", kind: kindInteger, def: defaultForce.Milliseconds()},
+			{name: "force_after_ms", kind: kindInteger, min: minInteger, def: defaultForce.Milliseconds()},
 			ownerParam,
 		},
 		output: object(map[string]any{
 			"process_id": "string", "stopped": "boolean", "signal": orNull("string"), "status": "string",
-			"exit_code": orNull("integer"), "outcome": "string", "termination": "string", "next_seq": "integer", "error": "string",
+			"exit_code": orNull("integer"), "outcome": "string", "termination": "string", "next_seq": "integer", "error": orNull("string"),
 		}),
 		hints: hints{destructive: true, idempotent: true},
 		run:   s.stop,
@@ -47,7 +47,8 @@ type stopped struct {
 	Outcome     events.Outcome     `json:"outcome,omitempty"`
 	Termination events.Termination `json:"termination,omitempty"`
 	NextSeq     int64              `json:"next_seq"`
-	Error       string             `json:"error,omitempty"`
+	// Error is null where there is none, as clients of YieldShell know it.
+	Error *string `json:"error"`
 }
 
 func (s *Server) stop(ctx context.Context, c *call) (reply, error) {
@@ -85,9 +86,10 @@ func (s *Server) stop(ctx context.Context, c *call) (reply, error) {
 		out.ExitCode, out.Outcome, out.Termination = e.ExitCode, e.Outcome, e.Termination
 	}
 	if err != nil {
-		out.Error = err.Error()
+		text := err.Error()
+		out.Error = &text
 	} else {
-		out.Stopped, out.Signal = true, &signal
+		out.Stopped, out.Signal = true, &result.Signal
 	}
 	return answer(out), nil
 }

@@ -22,8 +22,8 @@ func (s *Server) waitTool() *tool {
 		description: "Wait until a command ends, then answer with its status and output. After timeout_ms (at most 55000) it answers with what there is; the command goes on.",
 		params: []param{
 			processIDParam,
-			{name: "timeout_ms", kind: kindInteger, def: defaultWait.Milliseconds()},
-			{name: "max_output_bytes", kind: kindInteger, min: 1, text: "Most bytes of each stream"},
+			{name: "timeout_ms", kind: kindInteger, min: minInteger, def: defaultWait.Milliseconds()},
+			{name: "max_output_bytes", kind: kindInteger, min: minInteger, text: "Most bytes of each stream"},
 			ownerParam,
 		},
 		output: briefSchema("process_id"),

@@ -56,7 +56,7 @@ func (s *Server) write(ctx context.Context, c *call) (reply, error) {
 		if !ok {
 			return unknown(id), nil
 		}
-		return answer(written{ProcessID: id, Error: ended(p).Error}), nil
+		return answer(written{ProcessID: id, Error: *ended(p).Error}), nil
 	case ctx.Err() != nil:
 		return reply{}, fmt.Errorf("writing: %w", err)
 	}
