@@ -36,7 +36,11 @@ func main() {
 func run(args []string, in io.Reader, out, errOut io.Writer) int {
 	// A reader that goes away (| head) ends a command, it is no crash.
 	signal.Ignore(syscall.SIGPIPE)
-	ctx, cancel := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	ends := []os.Signal{os.Interrupt, syscall.SIGTERM}
+	if !signal.Ignored(syscall.SIGHUP) { // nohup means that it goes on
+		ends = append(ends, syscall.SIGHUP)
+	}
+	ctx, cancel := signal.NotifyContext(context.Background(), ends...)
 	defer cancel()
 	a := &app{in: in, out: out, err: errOut}
 	root := newRoot(a)
