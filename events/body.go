@@ -1,6 +1,9 @@
 package events
 
-import "time"
+import (
+	"strings"
+	"time"
+)
 
 // Body is what happened. The set is closed: only this package implements it.
 type Body interface {
@@ -24,7 +27,8 @@ type Opened struct {
 	Program string `json:"program"`
 	// Version is yieldlog's version.
 	Version string `json:"version"`
-	// Client is the MCP client's name and version, if it said so at the time.
+	// Client is the MCP client's name and version, in two words at the least, if
+	// it said so at the time.
 	Client string `json:"client,omitempty"`
 	Cwd    string `json:"cwd"`
 	Host   string `json:"host"`
@@ -34,6 +38,20 @@ type Opened struct {
 	Start uint64 `json:"start,omitempty"`
 	Boot  string `json:"boot,omitempty"`
 	Name  string `json:"name,omitempty"`
+}
+
+// Follows reports whether a session opened as o goes on where one opened as
+// before left off: the same program in the same directory, for the same client
+// in whatever version. Its mail is then for the same agent, as far as one can
+// know: a client that did not say who it is may be any.
+func (o Opened) Follows(before Opened) bool {
+	a, b := o.clientName(), before.clientName()
+	return o.Program == before.Program && o.Cwd == before.Cwd && (a == b || a == "" || b == "")
+}
+
+// clientName is the client without its version.
+func (o Opened) clientName() string {
+	return o.Client[:max(0, strings.LastIndexByte(o.Client, ' '))]
 }
 
 // Closed ends a session in good order.

@@ -12,7 +12,7 @@ import (
 	"github.com/yieldlog/yieldlog/events/ledger"
 )
 
-// estates is the unread mail that earlier sessions of the same origin left.
+// estates is the unread mail of the earlier sessions that this one follows.
 // Whoever tells of it holds the claim of the session that posted it meanwhile:
 // so no two processes do, and that session has one writer.
 type estates struct {
@@ -72,14 +72,10 @@ func (es *estates) wait(ctx context.Context, s *Session) error {
 
 // A past is what is known of an earlier session.
 type past struct {
-	kind  origin
-	ended bool
-	lost  uint64 // the sequence of its loss, 0 if it closed
+	opened events.Opened
+	ended  bool
+	lost   uint64 // the sequence of its loss, 0 if it closed
 }
-
-// An origin is where sessions come from that inherit each other's mail: the
-// same program in the same directory.
-type origin struct{ program, cwd string }
 
 // adopt makes letters of the unread mail of earlier sessions.
 func (es *estates) adopt(s *Session) error {
@@ -91,7 +87,7 @@ func (es *estates) adopt(s *Session) error {
 		p := sessions[e.Session]
 		switch b := e.Body.(type) {
 		case events.Opened:
-			p.kind = origin{b.Program, b.Cwd}
+			p.opened = b
 		case events.Closed:
 			p.ended = true
 		case events.Lost:
@@ -109,10 +105,10 @@ func (es *estates) adopt(s *Session) error {
 		}
 		switch b := e.Body.(type) {
 		case events.Posted:
-			if p := sessions[e.Session]; e.Session != s.id && p.ended && p.kind == s.kind {
+			if p := sessions[e.Session]; e.Session != s.id && p.ended && s.opened.Follows(p.opened) {
 				left[e.Subject] = &letter{durable: true, announced: true, mail: Mail{
 					ID: e.Subject, Session: e.Session, Owner: e.Owner, Posted: b, At: e.Time, Seq: e.Seq,
-					Redelivered: offeredBefore(sessions, s.kind, e, b),
+					Redelivered: offeredBefore(sessions, s.opened, e, b),
 				}}
 			}
 		case events.Acknowledged:
@@ -125,12 +121,12 @@ func (es *estates) adopt(s *Session) error {
 
 // offeredBefore reports whether the record may have been offered by a session
 // that died before it could say so: its own, or one that had inherited it.
-func offeredBefore(sessions map[string]past, kind origin, e events.Event, b events.Posted) bool {
+func offeredBefore(sessions map[string]past, heir events.Opened, e events.Event, b events.Posted) bool {
 	for id, p := range sessions {
 		if id == e.Session && b.Mail == events.MailResumed {
 			continue // who posted it found that session dead
 		}
-		if p.kind == kind && p.lost > e.Seq {
+		if heir.Follows(p.opened) && p.lost > e.Seq {
 			return true
 		}
 	}

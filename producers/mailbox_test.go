@@ -538,6 +538,24 @@ func closeBench(t *testing.T, b *bench) {
 	}
 }
 
+// What a session leaves is for the client that it had, in whatever version.
+func TestEarlierMailIsForTheSameClient(t *testing.T) {
+	dir := t.TempDir()
+	first := newBenchAs(t, dir, events.Opened{Program: "test", Client: "one 1.0"})
+	id := first.yields("true")
+	first.posted(id)
+	closeBench(t, first)
+	other := newBenchAs(t, dir, events.Opened{Program: "test", Client: "other 1.0"})
+	other.none("")
+	closeBench(t, other)
+	b := newBenchAs(t, dir, events.Opened{Program: "test", Client: "one 1.1"})
+	list, claim := b.collect("")
+	claim.Delivered()
+	if len(list) != 1 || list[0].ID != id || list[0].Session != first.ID() {
+		t.Errorf("left: %+v", list)
+	}
+}
+
 // What a session leaves is told of by one process at a time.
 func TestEarlierMailIsToldOfOnce(t *testing.T) {
 	dir := t.TempDir()

@@ -30,7 +30,7 @@ type Session struct {
 	id     string
 	log    *slog.Logger
 	claim  *ledger.Claim
-	kind   origin
+	opened events.Opened
 	lanes  *lanes
 	env    *environment
 	silent func() // stops answering control requests
@@ -54,7 +54,7 @@ func OpenSession(ctx context.Context, l *ledger.Ledger, cfg Config, opened event
 	}
 	s.mail = newMailbox(s)
 	opened = identify(opened)
-	s.kind = origin{opened.Program, opened.Cwd}
+	s.opened = opened
 	if err := recoverSessions(ctx, l, s.id); err != nil {
 		return nil, fmt.Errorf("recovering dead sessions: %w", err)
 	}

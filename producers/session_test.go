@@ -41,6 +41,11 @@ func newBench(t testing.TB, change ...func(*Config)) *bench {
 
 func newBenchIn(t testing.TB, dir string, change ...func(*Config)) *bench {
 	t.Helper()
+	return newBenchAs(t, dir, events.Opened{Program: "test"}, change...)
+}
+
+func newBenchAs(t testing.TB, dir string, opened events.Opened, change ...func(*Config)) *bench {
+	t.Helper()
 	l, err := ledger.Open(t.Context(), ledger.Options{Dir: dir})
 	if err != nil {
 		t.Fatal(err)
@@ -53,7 +58,7 @@ func newBenchIn(t testing.TB, dir string, change ...func(*Config)) *bench {
 	for _, f := range change {
 		f(&cfg)
 	}
-	b.Session, err = OpenSession(t.Context(), l, cfg, events.Opened{Program: "test"})
+	b.Session, err = OpenSession(t.Context(), l, cfg, opened)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -42,8 +42,7 @@ func (e Earlier) Execution(ctx context.Context, id string) (projections.Process,
 }
 
 // Lost lists the executions that the sessions before this one lost, the newest
-// first: those of the same program in the same directory, back to the last that
-// ended in good order.
+// first: those that it follows, back to the last that ended in good order.
 func (e Earlier) Lost(ctx context.Context) ([]projections.Process, error) {
 	sessions := projections.NewSessions()
 	if err := e.fold(ctx, sessions, events.Filter{Class: events.ClassSession}); err != nil {
@@ -55,8 +54,7 @@ func (e Earlier) Lost(ctx context.Context) ([]projections.Process, error) {
 	}
 	var lost []projections.Process
 	for _, s := range sessions.List() {
-		before := s.Seq < own.Seq && s.Opened.Program == own.Opened.Program && s.Opened.Cwd == own.Opened.Cwd
-		if !before || s.State == projections.SessionOpen {
+		if s.Seq >= own.Seq || !own.Opened.Follows(s.Opened) || s.State == projections.SessionOpen {
 			continue
 		}
 		processes := projections.NewProcesses()

@@ -10,7 +10,7 @@ import (
 
 // recordSession appends the life of a session: it opens, settles one execution with
 // the status, and ends with the last body, if any.
-func recordSession(t *testing.T, l *ledger.Ledger, cwd string, status events.Status, end events.Body) (session, execution string) {
+func recordSession(t *testing.T, l *ledger.Ledger, cwd, client string, status events.Status, end events.Body) (session, execution string) {
 	t.Helper()
 	session, execution = events.NewID(), events.NewID()
 	add := func(subject string, b events.Body) {
@@ -19,7 +19,7 @@ func recordSession(t *testing.T, l *ledger.Ledger, cwd string, status events.Sta
 			t.Fatal(err)
 		}
 	}
-	add(session, events.Opened{Program: "mcp", Cwd: cwd})
+	add(session, events.Opened{Program: "mcp", Client: client, Cwd: cwd})
 	add(execution, events.Requested{Command: "sleep 1", Cwd: cwd})
 	if status != "" {
 		add(execution, events.Settled{Status: status})
@@ -33,18 +33,19 @@ func recordSession(t *testing.T, l *ledger.Ledger, cwd string, status events.Sta
 func TestEarlier(t *testing.T) {
 	l := openLedger(t)
 	lost := events.Lost{Reason: "test"}
-	_, beforeTheClose := recordSession(t, l, "/a", events.StatusLost, lost)
-	_, closed := recordSession(t, l, "/a", events.StatusCompleted, events.Closed{})
-	_, first := recordSession(t, l, "/a", events.StatusLost, lost)
-	_, elsewhere := recordSession(t, l, "/b", events.StatusLost, lost)
-	_, second := recordSession(t, l, "/a", events.StatusLost, lost)
-	_, ended := recordSession(t, l, "/a", events.StatusCompleted, lost)
-	_, alive := recordSession(t, l, "/a", events.StatusCompleted, nil)
-	own, running := recordSession(t, l, "/a", "", nil)
+	_, beforeTheClose := recordSession(t, l, "/a", "a 1", events.StatusLost, lost)
+	_, closed := recordSession(t, l, "/a", "a 1", events.StatusCompleted, events.Closed{})
+	_, first := recordSession(t, l, "/a", "a 1", events.StatusLost, lost)
+	_, elsewhere := recordSession(t, l, "/b", "a 1", events.StatusLost, lost)
+	_, another := recordSession(t, l, "/a", "b 1", events.StatusLost, lost)
+	_, second := recordSession(t, l, "/a", "a 1", events.StatusLost, lost)
+	_, ended := recordSession(t, l, "/a", "a 1", events.StatusCompleted, lost)
+	_, alive := recordSession(t, l, "/a", "a 1", events.StatusCompleted, nil)
+	own, running := recordSession(t, l, "/a", "a 2", "", nil)
 
 	e := replay.Earlier{Source: l, Session: own}
 	for id, want := range map[string]bool{
-		beforeTheClose: true, closed: true, first: true, elsewhere: true, second: true, ended: true,
+		beforeTheClose: true, closed: true, first: true, elsewhere: true, another: true, second: true, ended: true,
 		alive: false, running: false, events.NewID(): false, "proc_nope": false, "*": false, ">": false, "": false,
 	} {
 		p, ok, err := e.Execution(t.Context(), id)

@@ -58,7 +58,11 @@ func (m *reporter) printf(format string, args ...any) {
 
 func (m *reporter) session(s projections.Session) {
 	m.printf("# Session %s\n\n", s.ID)
-	m.printf("Opened %s by %s %s in %s on %s. ", clock(s.At), s.Opened.Program, s.Opened.Version, code(s.Opened.Cwd), s.Opened.Host)
+	client := ""
+	if s.Opened.Client != "" {
+		client = " for " + code(s.Opened.Client)
+	}
+	m.printf("Opened %s by %s %s%s in %s on %s. ", clock(s.At), s.Opened.Program, s.Opened.Version, client, code(s.Opened.Cwd), s.Opened.Host)
 	if s.State == projections.SessionOpen {
 		m.printf("Still open. ")
 	} else {
