@@ -12,6 +12,9 @@ import (
 func describe(e events.Event) string {
 	switch b := e.Body.(type) {
 	case events.Opened:
+		if b.Client != "" {
+			return fmt.Sprintf("by %s %s for %s, pid %d on %s, in %s", b.Program, b.Version, oneLine(b.Client, 80), b.PID, b.Host, b.Cwd)
+		}
 		return fmt.Sprintf("by %s %s, pid %d on %s, in %s", b.Program, b.Version, b.PID, b.Host, b.Cwd)
 	case events.Closed:
 		return b.Reason

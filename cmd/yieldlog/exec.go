@@ -84,7 +84,7 @@ func (a *app) exec(ctx context.Context, r producers.Request) (err error) {
 	signal.Notify(signals, os.Interrupt, syscall.SIGTERM, syscall.SIGHUP, syscall.SIGQUIT)
 	defer signal.Stop(signals)
 
-	v, err := a.openLive(ctx, cfg, "exec")
+	v, err := a.openLive(ctx, cfg, "exec", "")
 	if err != nil {
 		return err
 	}

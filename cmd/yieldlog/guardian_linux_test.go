@@ -30,6 +30,12 @@ type killed struct {
 
 func connect(t *testing.T, dir string) *killed {
 	t.Helper()
+	return connectAs(t, dir, "test")
+}
+
+// connectAs connects a client of the name.
+func connectAs(t *testing.T, dir, name string) *killed {
+	t.Helper()
 	k := &killed{t: t, dir: dir, cmd: exec.Command(binary, "mcp")}
 	k.cmd.Env = append(os.Environ(), "YIELDLOG_DIR="+dir, "YIELDLOG_SYNC=relaxed", "YIELDLOG_BACKGROUND_OPERATORS=allow")
 	k.cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
@@ -51,7 +57,7 @@ func connect(t *testing.T, dir string) *killed {
 	})
 	k.request("initialize", map[string]any{
 		"protocolVersion": "2025-06-18", "capabilities": map[string]any{},
-		"clientInfo": map[string]any{"name": "test", "version": "1"},
+		"clientInfo": map[string]any{"name": name, "version": "1"},
 	})
 	return k
 }

@@ -30,8 +30,9 @@ type live struct {
 }
 
 // openLive opens the ledger and a session. The folds see what this process
-// appends, which is everything that its session is about.
-func (a *app) openLive(ctx context.Context, cfg producers.Config, program string, folds ...projections.Fold) (*live, error) {
+// appends, which is everything that its session is about. Who is client is left
+// empty for one that did not say.
+func (a *app) openLive(ctx context.Context, cfg producers.Config, program, client string, folds ...projections.Fold) (*live, error) {
 	l, err := a.openLedger(ctx, cfg)
 	if err != nil {
 		return nil, err
@@ -40,7 +41,7 @@ func (a *app) openLive(ctx context.Context, cfg producers.Config, program string
 	v.engine = replay.NewEngine(append(folds, v.processes, v.recent)...)
 	l.Tap(v.engine.Apply)
 	v.flush = a.trace(ctx, l)
-	v.session, err = producers.OpenSession(ctx, l, cfg, events.Opened{Program: program, Version: buildVersion()})
+	v.session, err = producers.OpenSession(ctx, l, cfg, events.Opened{Program: program, Version: buildVersion(), Client: client})
 	if err != nil {
 		return nil, errors.Join(fmt.Errorf("opening a session: %w", err), l.Close())
 	}

@@ -5,6 +5,7 @@ import (
 	"crypto/rand"
 	"errors"
 	"fmt"
+	"io"
 	"iter"
 	"net"
 	"os"
@@ -54,9 +55,15 @@ func (a *app) serveMCP(ctx context.Context, address, fork string) (err error) {
 	if err != nil {
 		return err
 	}
+	in, client := a.in, ""
+	if address == "" {
+		if in, client, err = greeting(ctx, a.in); err != nil {
+			return nil // it was told to end before a client came
+		}
+	}
 	feed := mcp.NewFeed()
 	mailboxes := projections.NewMailbox()
-	v, err := a.openLive(ctx, cfg, "mcp", feed, mailboxes)
+	v, err := a.openLive(ctx, cfg, "mcp", client, feed, mailboxes)
 	if err != nil {
 		return err
 	}
@@ -93,10 +100,27 @@ func (a *app) serveMCP(ctx context.Context, address, fork string) (err error) {
 	if address != "" {
 		return a.serveHTTP(ctx, address, server)
 	}
-	if err := server.ServeStdio(ctx, a.in, a.out); err != nil && ctx.Err() == nil {
+	if err := server.ServeStdio(ctx, in, a.out); err != nil && ctx.Err() == nil {
 		return fmt.Errorf("serving the client: %w", err)
 	}
 	return nil
+}
+
+// greeting waits for the client's first message, and takes from it who the
+// client is, for the session to be opened with. The message stays to be read. The
+// only error is that ctx ended; the read then waits on.
+func greeting(ctx context.Context, in io.Reader) (rest io.Reader, client string, err error) {
+	heard := make(chan struct{})
+	go func() {
+		defer close(heard)
+		rest, client = mcp.Greeting(in)
+	}()
+	select {
+	case <-heard:
+		return rest, client, nil
+	case <-ctx.Done():
+		return nil, "", context.Cause(ctx)
+	}
 }
 
 // serveHTTP listens, and tells the client's user where and with what token.

@@ -39,6 +39,14 @@ func newSessions(a *app) *cobra.Command {
 	return c
 }
 
+// openedBy names the client, or the program where there is none.
+func openedBy(o events.Opened) string {
+	if o.Client != "" {
+		return oneLine(o.Client, 40)
+	}
+	return o.Program
+}
+
 func (a *app) printSessions(list []projections.Session) error {
 	if a.json {
 		return a.printJSON("sessions", list)
@@ -47,7 +55,7 @@ func (a *app) printSessions(list []projections.Session) error {
 	fmt.Fprintln(w, "ID\tOPENED\tBY\tSTATE\tCOMMANDS\tRUNNING\tFAILED\tSTOPPED\tDIRECTORY")
 	for _, s := range list {
 		fmt.Fprintf(w, "%s\t%s\t%s\t%s\t%d\t%d\t%d\t%d\t%s\n", shortID(s.ID), s.At.Local().Format("Jan 02 15:04:05"),
-			s.Opened.Program, s.State, s.Executions, s.Running, s.Failed+s.TimedOut, s.Stopped, oneLine(s.Opened.Cwd, 60))
+			openedBy(s.Opened), s.State, s.Executions, s.Running, s.Failed+s.TimedOut, s.Stopped, oneLine(s.Opened.Cwd, 60))
 	}
 	return w.Flush()
 }

@@ -1,0 +1,58 @@
+package mcp
+
+import (
+	"bufio"
+	"bytes"
+	"encoding/json"
+	"io"
+	"strings"
+)
+
+const (
+	// greetingMost bounds a first message that is looked at, in bytes.
+	greetingMost = 64 << 10
+	// clientNameMost bounds a client's name, and its version, in bytes.
+	clientNameMost = 100
+)
+
+// Greeting waits for the first message, and says which client sent it: its name
+// and version, or nothing if it does not say. Reading goes on from rest, the
+// message included.
+func Greeting(in io.Reader) (rest io.Reader, client string) {
+	r := bufio.NewReaderSize(in, greetingMost)
+	for {
+		_, err := r.Peek(r.Buffered() + 1)
+		seen, _ := r.Peek(r.Buffered())
+		line, _, whole := bytes.Cut(bytes.TrimLeft(seen, " \t\r\n"), []byte("\n"))
+		if whole || err != nil { // the end of the input, or of the buffer
+			return r, clientOf(line)
+		}
+	}
+}
+
+// clientOf is who sent the initialize request.
+func clientOf(line []byte) string {
+	var m struct {
+		Method string `json:"method"`
+		Params struct {
+			ClientInfo struct {
+				Name    string `json:"name"`
+				Version string `json:"version"`
+			} `json:"clientInfo"`
+		} `json:"params"`
+	}
+	if json.Unmarshal(line, &m) != nil || m.Method != "initialize" {
+		return ""
+	}
+	info := m.Params.ClientInfo
+	name := strings.Join(strings.Fields(shorten(info.Name, clientNameMost)), " ")
+	if name == "" {
+		return ""
+	}
+	// One word of version, whatever it is, so that the name can be told from it.
+	version := strings.Join(strings.Fields(shorten(info.Version, clientNameMost)), "-")
+	if version == "" {
+		version = "-"
+	}
+	return name + " " + version
+}
