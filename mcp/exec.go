@@ -30,12 +30,12 @@ func (s *Server) execTool() *tool {
 		params: []param{
 			{name: "command", kind: kindString, required: true, text: "Shell text"},
 			{name: "side_effects", kind: kindStrings, required: true, enum: producers.SideEffects, text: "Everything that the command may do"},
-			{name: "cwd", kind: kindString, text: "Directory to run in"},
-			{name: "env", kind: kindMap, text: "Variables laid over the environment"},
+			{name: "cwd", kind: kindString},
+			{name: "env", kind: kindMap, text: "Variables to set"},
 			{name: "shell", kind: kindString, text: "Ignored"},
 			{name: "stdin", kind: kindString, text: "Input, written at once; stdin stays open"},
 			{name: "close_stdin", kind: kindBoolean, text: "Close stdin after that"},
-			{name: "name", kind: kindString, text: "Label for people"},
+			{name: "name", kind: kindString, text: "Label"},
 			{name: "yield_ms", kind: kindInteger, min: minInteger, text: "Answer after this long at the latest; default 5000, 0 at once"},
 			{name: "timeout_ms", kind: kindInteger, min: minInteger, text: "Kill the command after this long; default 0: never"},
 			{name: "tty", kind: kindBoolean, text: "Run in a terminal; its output is in tty, and Ctrl-C is input \\u0003"},
@@ -47,6 +47,7 @@ func (s *Server) execTool() *tool {
 		output: observationSchema("status"),
 		hints:  hints{destructive: true, openWorld: true},
 		starts: true,
+		eager:  true,
 		run:    s.exec,
 	}
 }

@@ -1,7 +1,8 @@
 package mcp
 
-// instructions is what initialize tells the model: under 2 KB.
-const instructions = `yieldlog runs shell commands and keeps everything they print in a durable ledger.
+// instructions is what initialize tells the model: under 2 KB. The first line is
+// all that a model sees of the tools in a client that loads them on demand.
+const instructions = `yieldlog runs shell commands, quick or long: a long one goes on in the background, and all output is kept in a durable ledger.
 
 - exec answers at once when the command ends within yield_ms (default 5 s). A longer command keeps running: the answer says "backgrounded" and has its process_id.
 - Then wait (blocks until the end, at most 55 s a call), read (output so far), write (its stdin), or stop it. Prefer one wait to many reads.

@@ -33,6 +33,7 @@ func (s *Server) mailboxTool() *tool {
 		},
 		output: object(map[string]any{"records": "array", "more": "integer"}),
 		hints:  hints{idempotent: true},
+		eager:  true,
 		run:    s.mailbox,
 	}
 }
@@ -239,7 +240,7 @@ func (s *Server) monitorTool() *tool {
 			{name: "side_effects", kind: kindStrings, required: true, text: "As for exec"},
 			{name: "cwd", kind: kindString},
 			{name: "name", kind: kindString, text: "Label"},
-			{name: "timeout_ms", kind: kindInteger, text: "As for exec"},
+			{name: "timeout_ms", kind: kindInteger},
 			ownerParam,
 		},
 		output: object(map[string]any{"process_id": "string", "status": "string"}),

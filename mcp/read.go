@@ -23,6 +23,7 @@ func (s *Server) readTool() *tool {
 		},
 		output: briefSchema("process_id"),
 		hints:  hints{readOnly: true, idempotent: true},
+		eager:  true,
 		run:    s.read,
 	}
 }

@@ -70,19 +70,34 @@ func object(fields map[string]any, required ...string) schema {
 	return s
 }
 
-// orNull is a type whose value is null while it is not known.
-func orNull(t string) []string { return []string{t, "null"} }
+// orNull is a type whose value is null while it is not known. A list of types
+// would say it shorter, but some clients take only one.
+func orNull(t string) schema {
+	return schema{"anyOf": []schema{{"type": t}, {"type": "null"}}}
+}
 
-// listing is the tool as tools/list shows it.
+// eagerKey is how Claude Code is asked not to defer a tool. Others ignore it.
+const eagerKey = "anthropic/alwaysLoad"
+
+// listing is the tool as tools/list shows it. A hint that is the protocol's
+// default, or that says nothing of a tool that only reads, is left out.
 func (t *tool) listing() mcpgo.Tool {
 	h := t.hints
-	return mcpgo.Tool{
+	shown := mcpgo.ToolAnnotation{Title: t.title, ReadOnlyHint: &h.readOnly, DestructiveHint: &h.destructive}
+	if h.idempotent && !h.readOnly {
+		shown.IdempotentHint = &h.idempotent
+	}
+	if !h.openWorld {
+		shown.OpenWorldHint = &h.openWorld
+	}
+	listed := mcpgo.Tool{
 		Name: t.name, Description: t.description,
 		RawInputSchema:  t.inputSchema(),
 		RawOutputSchema: encode(t.output),
-		Annotations: mcpgo.ToolAnnotation{
-			Title: t.title, ReadOnlyHint: &h.readOnly, DestructiveHint: &h.destructive,
-			IdempotentHint: &h.idempotent, OpenWorldHint: &h.openWorld,
-		},
+		Annotations:     shown,
 	}
+	if t.eager {
+		listed.Meta = &mcpgo.Meta{AdditionalFields: map[string]any{eagerKey: true}}
+	}
+	return listed
 }

@@ -50,3 +50,30 @@ func TestSideEffectsAreSorted(t *testing.T) {
 		}
 	}
 }
+
+// A list of types is legal JSON Schema, and more than some clients take.
+func TestSchemasNameOneType(t *testing.T) {
+	var check func(at string, v any)
+	check = func(at string, v any) {
+		switch v := v.(type) {
+		case map[string]any:
+			if list, ok := v["type"].([]any); ok {
+				t.Errorf("%s has the types %v", at, list)
+			}
+			for name, inner := range v {
+				check(at+"."+name, inner)
+			}
+		case []any:
+			for _, inner := range v {
+				check(at, inner)
+			}
+		}
+	}
+	c := serve(t, liveServer(t, nil))
+	c.send(request(1, "tools/list", `{}`))
+	var list any
+	if err := json.Unmarshal(c.next().Result, &list); err != nil {
+		t.Fatal(err)
+	}
+	check("tools/list", list)
+}

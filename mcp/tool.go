@@ -18,7 +18,10 @@ type tool struct {
 	hints       hints
 	// starts says that it starts a command, for which calls take their turns.
 	starts bool
-	run    func(ctx context.Context, c *call) (reply, error)
+	// eager tools are the ones that an agent cannot do without: a client that loads
+	// tools only when the model looks for them is asked to have these at once.
+	eager bool
+	run   func(ctx context.Context, c *call) (reply, error)
 }
 
 // param is one argument. The same table makes the input schema and checks what

@@ -23,11 +23,12 @@ func (s *Server) waitTool() *tool {
 		params: []param{
 			processIDParam,
 			{name: "timeout_ms", kind: kindInteger, min: minInteger, def: defaultWait.Milliseconds()},
-			{name: "max_output_bytes", kind: kindInteger, min: minInteger, text: "Most bytes of each stream"},
+			{name: "max_output_bytes", kind: kindInteger, min: minInteger},
 			ownerParam,
 		},
 		output: briefSchema("process_id"),
 		hints:  hints{readOnly: true, idempotent: true},
+		eager:  true,
 		run:    s.wait,
 	}
 }

@@ -15,7 +15,7 @@ func (s *Server) writeTool() *tool {
 		params: []param{
 			processIDParam,
 			{name: "input", kind: kindString, required: true, text: "Text"},
-			{name: "newline", kind: kindBoolean, def: false, text: "Append a newline"},
+			{name: "newline", kind: kindBoolean, def: false},
 			{name: "close_stdin", kind: kindBoolean, text: "Close stdin after that"},
 			{name: "rows", kind: kindInteger, min: 1, text: "Resize the terminal, with cols"},
 			{name: "cols", kind: kindInteger, min: 1},
