@@ -94,7 +94,11 @@ func (s *Server) describeProgress(execution string, elapsed time.Duration) (offs
 		offset = p.Offset
 		lines, last = s.opts.Feed.tails.of(execution)
 	})
-	message = fmt.Sprintf("%s: %d s, %d lines, %d bytes", execution, int(elapsed.Seconds()), lines, offset)
+	unit := "lines"
+	if lines == 1 {
+		unit = "line"
+	}
+	message = fmt.Sprintf("%s: %d s, %d %s, %d bytes", execution, int(elapsed.Seconds()), lines, unit, offset)
 	if last != "" {
 		message += "\n" + last
 	}
