@@ -30,21 +30,30 @@ func Greeting(in io.Reader) (rest io.Reader, client string) {
 	}
 }
 
-// clientOf is who sent the initialize request.
+// clientInfo is what a client says of itself.
+type clientInfo struct {
+	Name    string `json:"name"`
+	Version string `json:"version"`
+}
+
+// clientOf is who sent the first message: by its parameters, or, where the
+// client asks first which protocols there are, by its metadata.
 func clientOf(line []byte) string {
 	var m struct {
-		Method string `json:"method"`
 		Params struct {
-			ClientInfo struct {
-				Name    string `json:"name"`
-				Version string `json:"version"`
-			} `json:"clientInfo"`
+			ClientInfo clientInfo `json:"clientInfo"`
+			Meta       struct {
+				ClientInfo clientInfo `json:"io.modelcontextprotocol/clientInfo"`
+			} `json:"_meta"`
 		} `json:"params"`
 	}
-	if json.Unmarshal(line, &m) != nil || m.Method != "initialize" {
+	if json.Unmarshal(line, &m) != nil {
 		return ""
 	}
 	info := m.Params.ClientInfo
+	if info.Name == "" {
+		info = m.Params.Meta.ClientInfo
+	}
 	name := strings.Join(strings.Fields(shorten(info.Name, clientNameMost)), " ")
 	if name == "" {
 		return ""

@@ -11,15 +11,17 @@ func TestGreeting(t *testing.T) {
 	const before, after = `{"jsonrpc":"2.0","id":0,"method":"initialize","params":{"protocolVersion":"2025-06-18","clientInfo":`, "}}\n"
 	long := strings.Repeat("x", 2*greetingMost)
 	for in, want := range map[string]string{
-		before + `{"name":"codex","version":"0.1"}` + after:                       "codex 0.1",
-		"\n\n" + before + `{"name":" Some \n Code ","version":"1 b"}` + after:     "Some Code 1-b",
-		before + `{"name":"x"}` + after + `{"method":"x"}`:                        "x -",
-		before + `{"name":"x","version":"` + long[:200] + `"}` + after:            "x " + long[:clientNameMost] + "…",
-		before + `{"version":"1"}` + after:                                        "",
-		before + `{"name":"` + long + `"}` + after:                                "",
-		before + `{"name":7}` + after:                                             "",
-		strings.Replace(before, "initialize", "ping", 1) + `{"name":"x"}` + after: "",
-		before + `{"name":"x","version":"1"}` + "}}":                              "x 1", // no newline
+		before + `{"name":"codex","version":"0.1"}` + after:                   "codex 0.1",
+		"\n\n" + before + `{"name":" Some \n Code ","version":"1 b"}` + after: "Some Code 1-b",
+		before + `{"name":"x"}` + after + `{"method":"x"}`:                    "x -",
+		before + `{"name":"x","version":"` + long[:200] + `"}` + after:        "x " + long[:clientNameMost] + "…",
+		before + `{"version":"1"}` + after:                                    "",
+		before + `{"name":"` + long + `"}` + after:                            "",
+		before + `{"name":7}` + after:                                         "",
+		`{"id":"probe","method":"server/discover","params":{"_meta":{"io.modelcontextprotocol/clientInfo":` +
+			`{"name":"claude-code","version":"2.1"}` + "}}}\n": "claude-code 2.1",
+		`{"id":1,"method":"ping"}` + "\n":            "",
+		before + `{"name":"x","version":"1"}` + "}}": "x 1", // no newline
 		"not JSON\n": "",
 		"":           "",
 	} {
