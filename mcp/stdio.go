@@ -32,10 +32,20 @@ type stdioConn struct {
 	peer   *peer
 	out    *outbox
 
+	in    io.Reader
+	leave func()        // ends the connection
+	lines *lineReader   // belongs to whoever has the turn
+	turn  chan struct{} // holds the turn to read, unless somebody has it; closed at the end of input
+	ended chan error    // takes how the input ended
+
 	mu    sync.Mutex
 	calls map[string]*inflight
+	idle  int // readers that wait for their turn
 	live  sync.WaitGroup
 }
+
+// idleReaders is how many goroutines may wait for their turn to read.
+const idleReaders = 4
 
 // inflight is a call between its registration and its response.
 type inflight struct {
@@ -51,7 +61,10 @@ func (s *Server) ServeStdio(ctx context.Context, in io.Reader, out io.Writer) er
 	signal.Notify(make(chan os.Signal, 1), syscall.SIGPIPE)
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
-	c := &stdioConn{server: s, out: newOutbox(), calls: map[string]*inflight{}}
+	c := &stdioConn{
+		server: s, out: newOutbox(), calls: map[string]*inflight{},
+		in: in, leave: cancel, lines: newLineReader(in), turn: make(chan struct{}, 1), ended: make(chan error, 1),
+	}
 	c.peer = newPeer("stdio", c.out)
 	c.peer.resources = s.listResources
 	leave, err := s.join(ctx, c.peer)
@@ -63,8 +76,8 @@ func (s *Server) ServeStdio(ctx context.Context, in io.Reader, out io.Writer) er
 	s.wakes.join(c.peer)
 	defer s.wakes.leave(c.peer)
 
-	read := make(chan error, 1)
-	go func() { read <- c.readAll(ctx, cancel, in) }()
+	c.turn <- struct{}{}
+	go c.serve(ctx)
 	written := make(chan error, 1)
 	go func() {
 		err := c.out.run(out)
@@ -72,7 +85,7 @@ func (s *Server) ServeStdio(ctx context.Context, in io.Reader, out io.Writer) er
 		written <- err
 	}()
 	select {
-	case err = <-read:
+	case err = <-c.ended:
 	case <-ctx.Done():
 	}
 	s.wakes.leave(c.peer)
@@ -112,32 +125,68 @@ func (c *stdioConn) inFlight() int {
 	return len(c.calls)
 }
 
-// readAll takes lines until the input ends. leave ends the connection.
-func (c *stdioConn) readAll(ctx context.Context, leave func(), in io.Reader) error {
-	lines := newLineReader(in)
+// serve reads in turn with others of its kind, and answers the call that it
+// read while the next one reads on: a call is not handed to another thread,
+// which would have to be woken first.
+func (c *stdioConn) serve(ctx context.Context) {
+	for range c.turn {
+		answer, err := c.nextCall(ctx)
+		if answer == nil {
+			close(c.turn)
+			c.ended <- err
+			return
+		}
+		if !c.relieved(-1) {
+			go c.serve(ctx)
+		}
+		c.turn <- struct{}{}
+		answer()
+		if !c.relieved(+1) {
+			return
+		}
+	}
+}
+
+// relieved counts the goroutines that wait for their turn. It reports false,
+// and counts nothing, when there is none to take away or no room for another.
+func (c *stdioConn) relieved(by int) bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if n := c.idle + by; n < 0 || n > idleReaders {
+		return false
+	}
+	c.idle += by
+	return true
+}
+
+// nextCall takes lines up to the next call, and returns what answers it; nil at
+// the end of input.
+func (c *stdioConn) nextCall(ctx context.Context) (answer func(), err error) {
 	for ctx.Err() == nil {
 		if c.out.full() {
-			c.await(leave, in)
+			c.await()
 		}
-		line, err := lines.next()
+		line, err := c.lines.next()
 		switch {
 		case errors.Is(err, errLineTooLong):
 			c.out.put(errorLine(nil, protocolError(codeInvalidRequest, "%v", err)))
 		case errors.Is(err, io.EOF), errors.Is(err, io.ErrClosedPipe), errors.Is(err, os.ErrClosed):
-			return nil
+			return nil, nil
 		case err != nil:
-			return fmt.Errorf("reading from the client: %w", err)
+			return nil, fmt.Errorf("reading from the client: %w", err)
 		default:
-			c.take(ctx, line)
+			if answer := c.take(ctx, line); answer != nil {
+				return answer, nil
+			}
 		}
 	}
-	return nil
+	return nil, nil
 }
 
 // await blocks while the client leaves its answers unread. Nothing is read then,
 // so that a client that has closed its end is looked for: it is given drainTime
 // to take something, and then it has left.
-func (c *stdioConn) await(leave func(), in io.Reader) {
+func (c *stdioConn) await() {
 	read := make(chan struct{})
 	go func() {
 		tick := time.NewTicker(drainTime)
@@ -149,8 +198,8 @@ func (c *stdioConn) await(leave func(), in io.Reader) {
 			case <-tick.C:
 			}
 			now := c.out.passed.Load()
-			if now == passed && hungUp(in) {
-				leave()
+			if now == passed && hungUp(c.in) {
+				c.leave()
 				return
 			}
 			passed = now
@@ -160,8 +209,8 @@ func (c *stdioConn) await(leave func(), in io.Reader) {
 	close(read)
 }
 
-// take handles one line. It never waits for a call.
-func (c *stdioConn) take(ctx context.Context, line []byte) {
+// take handles one line, and returns what is left to do where that may wait.
+func (c *stdioConn) take(ctx context.Context, line []byte) (answer func()) {
 	m, bad := parseMessage(line)
 	if bad == nil && !utf8.Valid(line) {
 		bad = protocolError(codeParse, "the line is not valid UTF-8")
@@ -177,26 +226,30 @@ func (c *stdioConn) take(ctx context.Context, line []byte) {
 	case m.Method == "ping":
 		c.out.put(responseLine(m.ID, "result", json.RawMessage("{}")))
 	default:
-		c.start(ctx, m, line)
+		return c.begin(ctx, m, line)
 	}
+	return nil
 }
 
-// start registers the call, so that a cancel right behind it finds it, and runs it.
-func (c *stdioConn) start(ctx context.Context, m message, line []byte) {
+// begin registers a call, so that a cancel right behind it finds it, and
+// returns what runs it.
+func (c *stdioConn) begin(ctx context.Context, m message, line []byte) (answer func()) {
 	id := string(m.ID)
 	ctx, cancel := context.WithCancel(ctx)
 	call := &inflight{cancel: cancel}
 	if bad := c.register(id, call); bad != nil {
 		cancel()
 		c.out.put(errorLine(m.ID, bad))
-		return
+		return nil
 	}
 	// Drawn here, where calls are still in the order in which the client sent them.
 	var turn *producers.Turn
 	if m.Method == "tools/call" && c.server.opts.Session != nil {
 		turn = c.server.opts.Session.Turn()
 	}
-	c.live.Go(func() {
+	c.live.Add(1)
+	return func() {
+		defer c.live.Done()
 		defer cancel()
 		var response outLine
 		if m.Method == "tools/call" {
@@ -210,7 +263,7 @@ func (c *stdioConn) start(ctx context.Context, m message, line []byte) {
 		case response.done != nil:
 			response.done(false)
 		}
-	})
+	}
 }
 
 func (c *stdioConn) register(id string, call *inflight) *rpcError {
