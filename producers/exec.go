@@ -142,10 +142,7 @@ func (s *Session) forestall(owner string, o stopOrder) {
 
 // judge applies policy and appends requested: nothing starts that is not on record.
 func (s *Session) judge(ctx context.Context, r Request, running int) (*execution, *refusal) {
-	if no := s.cfg.check(r, running); no != nil {
-		return nil, no
-	}
-	dir, no := s.cfg.workdir(r)
+	dir, no := s.cfg.check(r, running)
 	if no != nil {
 		return nil, no
 	}

@@ -56,29 +56,30 @@ func refuse(reason, format string, args ...any) *refusal {
 	return &refusal{Reason: reason, Message: fmt.Sprintf(format, args...)}
 }
 
-// check is the policy: it says why the request is refused, or nil. running
-// counts the commands that run already. It touches nothing but the file system's names.
-func (c *Config) check(r Request, running int) *refusal {
+// check is the policy: it says why the request is refused, or where it runs.
+// running counts the commands that run already. It touches nothing but the file
+// system's names.
+func (c *Config) check(r Request, running int) (dir string, no *refusal) {
 	if no := c.checkSideEffects(r.SideEffects); no != nil {
-		return no
+		return "", no
 	}
 	if no := checkTexts(r); no != nil {
-		return no
+		return "", no
 	}
 	if !c.AllowBackground && hasBackground(r.Command) {
-		return refuse("background", "the background operator & is refused: the command would outlive its shell unseen. "+
+		return "", refuse("background", "the background operator & is refused: the command would outlive its shell unseen. "+
 			"Run it without &, with a small yield_ms: the call then returns a process_id while the command goes on")
 	}
-	if _, no := c.workdir(r); no != nil {
-		return no
+	if dir, no = c.workdir(r); no != nil {
+		return "", no
 	}
 	if no := c.checkCommand(r.Command); no != nil {
-		return no
+		return "", no
 	}
 	if r.Monitor && c.NoMailbox {
-		return refuse("command", "monitors deliver through the mailbox, which is off (YIELDLOG_MAILBOX): use exec and read")
+		return "", refuse("command", "monitors deliver through the mailbox, which is off (YIELDLOG_MAILBOX): use exec and read")
 	}
-	return c.limit(running)
+	return dir, c.limit(running)
 }
 
 func (c *Config) checkSideEffects(declared []string) *refusal {
@@ -169,7 +170,10 @@ func (c *Config) workdir(r Request) (string, *refusal) {
 	} else if r.Cwd != "" {
 		dir = filepath.Join(dir, r.Cwd)
 	}
-	real, err := resolve(dir)
+	real, err := dir, error(nil)
+	if len(c.AllowedCwds) > 0 {
+		real, err = resolve(dir)
+	}
 	if err != nil {
 		return "", badDir(dir, err)
 	}

@@ -17,7 +17,7 @@ func testRequest(command string) Request {
 // the words in the message.
 func wantRefusal(t *testing.T, c *Config, r Request, reason string, words ...string) string {
 	t.Helper()
-	no := c.check(r, 0)
+	_, no := c.check(r, 0)
 	if no == nil {
 		t.Errorf("%+v is not refused", r)
 		return ""
@@ -41,7 +41,8 @@ func TestSideEffects(t *testing.T) {
 	r := testRequest("true")
 	for _, e := range SideEffects {
 		r.SideEffects = []string{e}
-		if blocked := slices.Contains(defaultBlocked, e); (cfg.check(r, 0) != nil) != blocked {
+		_, no := cfg.check(r, 0)
+		if blocked := slices.Contains(defaultBlocked, e); (no != nil) != blocked {
 			t.Errorf("%s is blocked: %t", e, !blocked)
 		}
 	}
@@ -83,7 +84,7 @@ func TestOrderOfChecks(t *testing.T) {
 	cfg.MaxProcesses = 1
 	r := Request{Command: "sleep 1 &", Cwd: "/missing", SideEffects: []string{"RUNS_INLINE_CODE"}}
 	reason := func() string {
-		if no := cfg.check(r, 1); no != nil {
+		if _, no := cfg.check(r, 1); no != nil {
 			return no.Reason
 		}
 		return ""
@@ -111,13 +112,13 @@ func TestM06_CommandPolicy(t *testing.T) {
 	cfg.Allow = regexp.MustCompile(`^(echo|rm) `)
 	wantRefusal(t, &cfg, testRequest("echo x; rm   -rf /nowhere"), "command", "denied")
 	wantRefusal(t, &cfg, testRequest("ls"), "command", "allowed")
-	if no := cfg.check(testRequest("echo x"), 0); no != nil {
+	if _, no := cfg.check(testRequest("echo x"), 0); no != nil {
 		t.Error(no.Message)
 	}
 	cfg = DefaultConfig()
 	wantRefusal(t, &cfg, testRequest("a & b"), "background", "yield_ms", "&")
 	cfg.AllowBackground = true
-	if no := cfg.check(testRequest("a & b"), 0); no != nil {
+	if _, no := cfg.check(testRequest("a & b"), 0); no != nil {
 		t.Error(no.Message)
 	}
 }
@@ -126,7 +127,7 @@ func TestTextsThatNoProcessTakes(t *testing.T) {
 	cfg := DefaultConfig()
 	wantRefusal(t, &cfg, testRequest("echo \x00"), "command", "NUL")
 	wantRefusal(t, &cfg, testRequest(strings.Repeat("x", 128<<10)), "command", "too long", "131071")
-	if no := cfg.check(testRequest(strings.Repeat("x", 128<<10-1)), 0); no != nil {
+	if _, no := cfg.check(testRequest(strings.Repeat("x", 128<<10-1)), 0); no != nil {
 		t.Error(no.Message)
 	}
 	for _, env := range []map[string]string{{"": "x"}, {"A=B": "x"}, {"A": "\x00"}, {"A": strings.Repeat("x", 128<<10)}} {
@@ -167,7 +168,7 @@ func TestWorkingDirectories(t *testing.T) {
 		t.Errorf("warnings %q", warnings)
 	}
 	for _, d := range []string{"", ".", "sub", root, root + "/", deep, deep + "/..", root + "/..hidden", alias, alias + "/sub", link + "/.."} {
-		if no := cfg.check(Request{Command: "true", SideEffects: []string{"NONE"}, Cwd: d}, 0); no != nil {
+		if _, no := cfg.check(Request{Command: "true", SideEffects: []string{"NONE"}, Cwd: d}, 0); no != nil {
 			t.Errorf("%q: %s", d, no.Message)
 		}
 	}
@@ -192,7 +193,7 @@ func TestDeletedDirectory(t *testing.T) {
 	wantRefusal(t, &cfg, testRequest("true"), "cwd", dir, "does not exist")
 	r := testRequest("true")
 	r.Cwd = os.TempDir()
-	if no := cfg.check(r, 0); no != nil {
+	if _, no := cfg.check(r, 0); no != nil {
 		t.Error(no.Message)
 	}
 }

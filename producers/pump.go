@@ -242,11 +242,13 @@ func (p *pump) take(b []byte) {
 
 // finish takes what a stream that was cut off still holds, and what redaction held back.
 func (p *pump) finish(err error) {
-	<-p.out.e.spawned
 	if errors.Is(err, os.ErrDeadlineExceeded) {
 		p.out.wrote(p.kind, 0, !p.gulp())
 	}
-	p.out.put(p.kind, p.redact.Flush())
+	if held := p.redact.Flush(); len(held) > 0 {
+		<-p.out.e.spawned
+		p.out.put(p.kind, held)
+	}
 }
 
 // gulp reads what is in the pipe now, and reports whether that was all there
