@@ -267,18 +267,17 @@ func OutputSpan(m Message) (from, to int64, ok bool) {
 // event carries as Prev. It covers the subject, the attributes and the data,
 // each with its length before it.
 func Hash(m Message) string {
-	h := sha256.New()
+	b := make([]byte, 0, len(m.Data)+1<<9)
 	put := func(s string) {
-		h.Write(strconv.AppendInt(nil, int64(len(s)), 10))
-		h.Write([]byte{':'})
-		h.Write([]byte(s))
+		b = append(append(strconv.AppendInt(b, int64(len(s)), 10), ':'), s...)
 	}
 	put(m.Subject)
-	for _, k := range []string{headerID, headerType, headerSource, headerTime, headerOwner, headerPrev, headerContentType} {
+	for _, k := range [...]string{headerID, headerType, headerSource, headerTime, headerOwner, headerPrev, headerContentType} {
 		put(get(m.Header, k))
 	}
-	put(string(m.Data))
-	return hex.EncodeToString(h.Sum(nil))
+	b = append(append(strconv.AppendInt(b, int64(len(m.Data)), 10), ':'), m.Data...)
+	sum := sha256.Sum256(b)
+	return hex.EncodeToString(sum[:])
 }
 
 // get reads a header under its exact name: NATS keeps the case of names.
