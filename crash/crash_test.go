@@ -8,13 +8,14 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"slices"
 	"strings"
 	"sync"
 	"testing"
 	"time"
+
+	"github.com/yieldlog/yieldlog/internal/realbinary"
 )
 
 var (
@@ -37,24 +38,7 @@ var binary string
 
 func TestMain(m *testing.M) {
 	flag.Parse()
-	os.Exit(withBinary(m))
-}
-
-func withBinary(m *testing.M) int {
-	dir, err := os.MkdirTemp("", "yieldlog-test-")
-	if err != nil {
-		fmt.Fprintln(os.Stderr, err)
-		return 1
-	}
-	defer os.RemoveAll(dir)
-	binary = filepath.Join(dir, "yieldlog")
-	build := exec.Command("go", "build", "-o", binary, "../cmd/yieldlog")
-	build.Stderr = os.Stderr
-	if err := build.Run(); err != nil {
-		fmt.Fprintln(os.Stderr, "building yieldlog:", err)
-		return 1
-	}
-	return m.Run()
+	os.Exit(realbinary.Run(m, &binary))
 }
 
 // A round is one ledger under fire.

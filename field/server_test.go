@@ -24,6 +24,8 @@ import (
 	"sync"
 	"testing"
 	"time"
+
+	"github.com/yieldlog/yieldlog/internal/realbinary"
 )
 
 const (
@@ -43,24 +45,7 @@ func TestMain(m *testing.M) {
 	if flag.Lookup("test.parallel").Value.String() == flag.Lookup("test.parallel").DefValue {
 		_ = flag.Set("test.parallel", "6") // most of the time they wait
 	}
-	os.Exit(withBinary(m))
-}
-
-func withBinary(m *testing.M) int {
-	dir, err := os.MkdirTemp("", "yieldlog-field-")
-	if err != nil {
-		fmt.Fprintln(os.Stderr, err)
-		return 1
-	}
-	defer os.RemoveAll(dir)
-	binary = filepath.Join(dir, "yieldlog")
-	build := exec.Command("go", "build", "-o", binary, "../cmd/yieldlog")
-	build.Stderr = os.Stderr
-	if err := build.Run(); err != nil {
-		fmt.Fprintln(os.Stderr, "building yieldlog:", err)
-		return 1
-	}
-	return m.Run()
+	os.Exit(realbinary.Run(m, &binary))
 }
 
 // A server is one MCP server after another on one ledger, with its client.

@@ -31,6 +31,7 @@ var walls = map[string][]string{
 	"bench":         {"events", "events/ledger"}, // to record what it opens
 	"field":         {},
 	"crash":         {}, // tests only
+	"internal":      {}, // for tests
 	"cmd":           {"events", "events/ledger", "projections", "producers", "replay", "mcp", "guardian"},
 }
 

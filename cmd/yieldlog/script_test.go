@@ -1,11 +1,11 @@
 package main
 
 import (
-	"fmt"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"testing"
+
+	"github.com/yieldlog/yieldlog/internal/realbinary"
 
 	"github.com/rogpeppe/go-internal/testscript"
 )
@@ -14,24 +14,7 @@ import (
 var binary string
 
 func TestMain(m *testing.M) {
-	os.Exit(withBinary(m))
-}
-
-func withBinary(m *testing.M) int {
-	dir, err := os.MkdirTemp("", "yieldlog-test-")
-	if err != nil {
-		fmt.Fprintln(os.Stderr, err)
-		return 1
-	}
-	defer os.RemoveAll(dir)
-	binary = filepath.Join(dir, "yieldlog")
-	build := exec.Command("go", "build", "-o", binary, ".")
-	build.Stderr = os.Stderr
-	if err := build.Run(); err != nil {
-		fmt.Fprintln(os.Stderr, "building yieldlog:", err)
-		return 1
-	}
-	return m.Run()
+	os.Exit(realbinary.Run(m, &binary))
 }
 
 // TestScript drives the real binary. Scripts wait on facts: `until` runs a
