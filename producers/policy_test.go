@@ -47,7 +47,7 @@ func TestSideEffects(t *testing.T) {
 		}
 	}
 	r.SideEffects = []string{"NONE", "NONE"}
-	if no := cfg.check(r, 0); no != nil || !r.reads() {
+	if _, no := cfg.check(r, 0); no != nil || !r.reads() {
 		t.Errorf("NONE twice: %+v, reads %t", no, r.reads())
 	}
 	for _, list := range [][]string{nil, {}, {"none"}, {"NONE", "OTHER"}, {"OTHER", "NONE"}, {""}} {
