@@ -83,6 +83,9 @@ type toolResult struct {
 
 // caller calls tools one after the other.
 type caller struct {
+	// woken are the wakes that came while an answer was waited for.
+	woken []json.RawMessage
+
 	*client
 	server *Server
 	id     int
@@ -96,6 +99,9 @@ func (c *caller) raw(tool string, arguments map[string]any) toolResult {
 	c.send(toolCall(c.id, tool, string(encode(arguments))))
 	for {
 		r := c.next()
+		if r.Method == "notifications/message" {
+			c.woken = append(c.woken, r.Params)
+		}
 		if r.Method != "" {
 			continue
 		}

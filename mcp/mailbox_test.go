@@ -193,6 +193,22 @@ func (c *caller) wakes() (messages, channels []json.RawMessage) {
 	return append(messages, m...), append(channels, ch...)
 }
 
+// wokenOnlyBy lets root be woken, and fails if any wake names what must not.
+func (c *caller) wokenOnlyBy(messages []json.RawMessage, silent string) {
+	c.t.Helper()
+	id := c.yields("true", "name", "rouser")
+	c.goOn(id)
+	for !strings.Contains(string(slices.Concat(c.woken...))+string(slices.Concat(messages...)), "rouser") {
+		m, _ := c.heard()
+		messages = append(messages, m...)
+	}
+	for _, m := range append(messages, c.woken...) {
+		if strings.Contains(string(m), silent) {
+			c.t.Errorf("woken by %s", m)
+		}
+	}
+}
+
 func (c *caller) initialize(client string) {
 	c.t.Helper()
 	var got struct {
@@ -227,15 +243,15 @@ func TestM74_OwnEndWakesRootOnce(t *testing.T) {
 func TestM76_StopWakesNobody(t *testing.T) {
 	c := newCaller(t, liveServer(t, nil))
 	c.initialize("claude-code")
-	id := c.yields("true")
-	c.call("stop", map[string]any{"process_id": id})
-	byUser := c.yields("true")
-	if _, err := c.server.opts.Session.Stop(t.Context(), "", byUser, producers.StopOptions{}); err != nil {
+	c.call("stop", map[string]any{"process_id": c.yields("true", "name", "stopped-by-model")})
+	byUser := c.yields("true", "name", "stopped-by-user")
+	res, err := c.server.opts.Session.Stop(t.Context(), "", byUser, producers.StopOptions{})
+	if err != nil {
 		t.Fatal(err)
 	}
-	if m, ch := c.heard(); len(m)+len(ch) > 0 {
-		t.Errorf("woken by %s %s", m, ch)
-	}
+	res.Claim.Restore(false) // the model was not told
+	c.arrives("/root", byUser)
+	c.wokenOnlyBy(nil, "stopped-by")
 }
 
 // inTurn sends a wait that keeps root busy.
@@ -271,12 +287,10 @@ func TestM77_ReadResultWakesNobody(t *testing.T) {
 func TestM78_AgentsCompletionWakesNobody(t *testing.T) {
 	c := newCaller(t, liveServer(t, nil))
 	c.initialize("claude-code")
-	id := c.yields("true", "owner", "/root/a")
+	id := c.yields("true", "owner", "/root/a", "name", "theirs")
 	c.goOn(id, "owner", "/root/a")
 	c.arrives("/root/a", id)
-	if m, ch := c.heard(); len(m)+len(ch) > 0 {
-		t.Errorf("woken by %s %s", m, ch)
-	}
+	c.wokenOnlyBy(nil, "theirs")
 }
 
 func TestM93_WhatComesDuringATurnIsOfferedOnceAfterIt(t *testing.T) {

@@ -9,12 +9,14 @@ import (
 	"strconv"
 	"strings"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/yieldlog/yieldlog/events"
 	"github.com/yieldlog/yieldlog/events/ledger"
 	"github.com/yieldlog/yieldlog/producers"
 	"github.com/yieldlog/yieldlog/projections"
+	"github.com/yieldlog/yieldlog/replay"
 )
 
 // history is the transcript's rows, without those of the session itself.
@@ -111,17 +113,45 @@ func TestM73_ProgressIsTransient(t *testing.T) {
 func TestM80_M95_MonitorsWakeByTheSamePath(t *testing.T) {
 	c := newCaller(t, liveServer(t, nil))
 	c.initialize("codex")
-	monitor := map[string]any{"command": "echo line", "side_effects": []string{"NONE"}, "name": "ticker", "owner": "/root/a"}
+	monitor := map[string]any{"command": "echo line", "side_effects": []string{"NONE"}, "name": "theirs", "owner": "/root/a"}
 	c.arrives("/root/a", c.call("monitor", monitor).ProcessID)
-	if m, ch := c.heard(); len(m)+len(ch) > 0 {
-		t.Errorf("woken for another owner by %s %s", m, ch)
-	}
 	delete(monitor, "owner")
+	monitor["name"] = "ticker"
 	c.call("monitor", monitor)
 	messages, _ := c.wakes()
 	if text := string(messages[0]); !strings.Contains(text, wakeText) || !strings.Contains(text, `Monitor \"ticker\"`) {
 		t.Errorf("the wake: %s", text)
 	}
+	c.wokenOnlyBy(messages, "theirs")
+}
+
+// A call that names a token gets at most four progress notifications a second, after two seconds.
+func TestM116_ProgressIsBounded(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		processes, feed := projections.NewProcesses(), NewFeed()
+		engine := replay.NewEngine(processes, feed)
+		s := newServer(Options{Facts: engine, Processes: processes, Feed: feed})
+		var sent []time.Duration
+		began := time.Now()
+		c := &call{meta: callMeta{progressToken: json.RawMessage(`"tok"`)}, notify: func(string, any) { sent = append(sent, time.Since(began)) }}
+		engine.Apply(events.Event{Seq: 1, Session: "s", Owner: "/root", Subject: "e", Body: events.Requested{Command: "chatty"}})
+		engine.Apply(events.Event{Seq: 2, Session: "s", Owner: "/root", Subject: "e", Body: events.Spawned{PID: 1}})
+		p := s.startProgress(t.Context(), c)
+		p.of("e")
+		for i := range 500 { // five seconds of a line every ten milliseconds
+			time.Sleep(10 * time.Millisecond)
+			engine.Apply(events.Event{Session: "s", Owner: "/root", Subject: "e", Body: events.Output{Stream: events.KindStdout, Offset: int64(i), Data: []byte("\n")}})
+		}
+		p.end()
+		if len(sent) < 12 || len(sent) > 13 || sent[0] < progressAfter {
+			t.Errorf("sent after %v", sent)
+		}
+		for i := 1; i < len(sent); i++ {
+			if sent[i]-sent[i-1] < progressEvery {
+				t.Errorf("%v follows %v", sent[i], sent[i-1])
+			}
+		}
+	})
 }
 
 // Many records are no flood of wakes: what comes within a second of an offer is

@@ -6,12 +6,16 @@ import (
 	"bytes"
 	"context"
 	"errors"
+	"fmt"
 	"os"
+	"path/filepath"
 	"regexp"
+	"strings"
 	"testing"
 	"time"
 
 	"github.com/yieldlog/yieldlog/events"
+	"github.com/yieldlog/yieldlog/events/ledger"
 )
 
 func TestM01_EveryRecordNamesItsSessionAndOwner(t *testing.T) {
@@ -148,12 +152,71 @@ func TestM47_MonitorsAreSupervisedLikeCommands(t *testing.T) {
 	gone(t, m)
 }
 
-func TestM56_RemoteSpools(t *testing.T) {
-	t.Skip("there are no remote ledgers: the ledger is on the machine that runs the command")
+// The ledger's host is another process, and may go: the command runs on, and
+// its output is whole once somebody else hosts.
+func TestM56_OutputOutlastsTheHost(t *testing.T) {
+	dir := t.TempDir()
+	host := newVictim(t, dir)
+	b := newBenchIn(t, dir)
+	id := b.background("i=0; while [ $i -lt 20000 ]; do echo $i; i=$((i+1)); done; read x; echo over")
+	b.prints(id, "99\n")
+	host.kill()
+	b.end(id)
+	n := b.ended(id)
+	n.exits(t, events.StatusCompleted, 0, events.TermExited)
+	var want strings.Builder
+	for i := range 20000 {
+		fmt.Fprintln(&want, i)
+	}
+	if want.WriteString("over\n"); n.out != want.String() {
+		t.Errorf("%d bytes of output, not %d", len(n.out), want.Len())
+	}
+	if stored := b.stored(b.ID(), id); stored.out != n.out {
+		t.Errorf("%d bytes are stored", len(stored.out))
+	}
 }
 
-func TestM128_RemoteMutation(t *testing.T) {
-	t.Skip("there are no remote ledgers, whose loss could leave the fate of a command unknown")
+// Nothing starts whose record is not safe: what changes something never runs
+// unknown.
+func TestM128_NothingStartsUnrecorded(t *testing.T) {
+	l, err := ledger.Open(t.Context(), ledger.Options{Dir: t.TempDir(), FreeFloor: 1 << 62})
+	if err != nil {
+		t.Fatal(err)
+	}
+	s, err := OpenSession(t.Context(), l, DefaultConfig(), events.Opened{Program: "test"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	mark := filepath.Join(t.TempDir(), "ran")
+	r := request("touch " + mark)
+	r.SideEffects = []string{"MODIFIES_WORKSPACE_FILES"}
+	refused := func(when string) {
+		t.Helper()
+		res, err := s.Exec(t.Context(), r)
+		if err != nil || res.Outcome != Refused || res.Reason != "ledger" || res.Refusal == "" {
+			t.Errorf("%s: %+v, %v", when, res, err)
+		}
+	}
+	refused("without room")
+	if err := errors.Join(s.Close(t.Context(), "over"), l.Close()); err != nil {
+		t.Error(err)
+	}
+	if l, err = ledger.Open(t.Context(), ledger.Options{Dir: t.TempDir()}); err != nil {
+		t.Fatal(err)
+	}
+	if s, err = OpenSession(t.Context(), l, DefaultConfig(), events.Opened{Program: "test"}); err != nil {
+		t.Fatal(err)
+	}
+	if err := l.Close(); err != nil {
+		t.Fatal(err)
+	}
+	refused("without a ledger")
+	if _, err := os.Stat(mark); !errors.Is(err, os.ErrNotExist) {
+		t.Errorf("it ran: %v", err)
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	_ = s.Close(ctx, "its ledger is gone")
 }
 
 func TestM60_TheLaneIsReleasedAtTheYield(t *testing.T) {

@@ -161,6 +161,46 @@ func TestM23_M94_AnInspectorStaysThroughTheEnd(t *testing.T) {
 	}
 }
 
+// The panel has one row a running command, of every owner, with its stop; what
+// does not fit expands in place; and it alone is counted in the rule.
+func TestM91_OnePanel(t *testing.T) {
+	l := looktest.Open(t)
+	b := looktest.NewBook(t, l, time.Now().Add(-time.Hour))
+	ids := map[string]bool{}
+	for i := range panelRows + 3 {
+		owner := []string{"/root", "/root/reviewer"}[i%2]
+		ids[b.Start(owner, fmt.Sprintf("work %d", i), "sleep 600").ID] = true
+	}
+	b.Sync()
+	s := serve(t, Options{Ledger: l, Stop: recordStop(make(chan string, 1))})
+	c := enter(t, s)
+	panel := func(path string) string {
+		_, page := get(t, c, s.base()+path)
+		panel, rest, _ := strings.Cut(page, `class="recent"`)
+		if strings.Contains(rest, "work ") {
+			t.Error("running work is among what has ended")
+		}
+		return panel
+	}
+	rows := func(panel string) (shown, stops int) {
+		for id := range ids {
+			shown += strings.Count(panel, `id="r-`+id+`"`)
+			stops += strings.Count(panel, `action="/x/`+id+`/stop"`)
+		}
+		return shown, stops
+	}
+	folded := panel("/")
+	mustHave(t, folded, "11 commands", "2 agents", "3 more", `<input type="hidden" name="owner" value="/root/reviewer">`)
+	if shown, stops := rows(folded); shown != panelRows || stops != panelRows || strings.Count(folded, `class="counts">`) != 1 {
+		t.Errorf("%d rows, %d stops, %d rules with counts", shown, stops, strings.Count(folded, `class="counts">`))
+	}
+	whole := panel("/?more=1")
+	mustHave(t, whole, "Show fewer")
+	if shown, stops := rows(whole); shown != len(ids) || stops != len(ids) {
+		t.Errorf("expanded, %d rows, %d stops", shown, stops)
+	}
+}
+
 func TestM24_StopAsksTheSession(t *testing.T) {
 	stopped := make(chan string, 2)
 	l := looktest.Open(t)
@@ -180,6 +220,14 @@ func TestM24_StopAsksTheSession(t *testing.T) {
 		}
 		resp.Body.Close()
 		return resp.StatusCode
+	}
+	for _, path := range []string{"/x/" + running.ID + "/stop", "/s/" + b.Session + "/stop"} { // only its own control stops
+		if code, _ := get(t, c, s.base()+path); code == http.StatusOK {
+			t.Errorf("looking at %s answers %d", path, code)
+		}
+	}
+	if len(stopped) > 0 {
+		t.Errorf("looking stopped %s", <-stopped)
 	}
 	if code := post("/x/"+running.ID+"/stop", url.Values{"back": {"/?open=" + running.ID}}); code != http.StatusOK {
 		t.Errorf("the stop answers %d", code)
@@ -222,6 +270,28 @@ func TestHostileBytesAreText(t *testing.T) {
 	}
 	_, cast := get(t, c, s.base()+"/x/"+r.ID+"/cast")
 	mustNotHave(t, cast, "\x1b")
+}
+
+// What runs is listed while it runs: nothing of the panel is history.
+func TestM22_WhatEndsLeavesThePanel(t *testing.T) {
+	l := looktest.Open(t)
+	b, _, running := looktest.Night(t, l)
+	s := serve(t, Options{Ledger: l})
+	c := enter(t, s)
+	row := `id="r-` + running.ID + `"`
+	where := func() (panel, recent bool) {
+		_, page := get(t, c, s.base()+"/")
+		p, r, _ := strings.Cut(page, `class="recent"`)
+		return strings.Contains(p, row), strings.Contains(r, row)
+	}
+	if panel, recent := where(); !panel || recent {
+		t.Errorf("running: in the panel %t, below it %t", panel, recent)
+	}
+	running.Exit(0)
+	b.Sync()
+	if panel, recent := where(); panel || !recent {
+		t.Errorf("ended: in the panel %t, below it %t", panel, recent)
+	}
 }
 
 // TestM22_ChangesArePushed follows the page as a browser does, until a change that
