@@ -152,7 +152,11 @@ func (s *Server) callLine(ctx context.Context, p *peer, m message, turn *produce
 	c := &call{meta: decodeMeta(params.Meta), turn: turn}
 	c.notify = func(method string, params any) { p.out.offer(notificationLine(method, params)) }
 	r, err := s.call(ctx, t, c, params.Arguments)
-	if err != nil {
+	switch {
+	case err != nil && ctx.Err() != nil: // a call that its client cancelled is not answered
+		return fail(codeInternal, "%s: the server is ending, and its commands with it; what they did is in the ledger. "+
+			"Call again once there is a new server", t.name)
+	case err != nil:
 		return fail(codeInternal, "%s: %v", t.name, err)
 	}
 	return outLine{data: r.line(m.ID), done: r.done}

@@ -271,6 +271,9 @@ func TestEndOfInputCancelsWhatGoesOn(t *testing.T) {
 	if got := <-entered; got != "cancelled" {
 		t.Errorf("got %q", got)
 	}
+	if r := c.next(); r.Error == nil || !strings.Contains(r.Error.Message, "the server is ending") {
+		t.Errorf("the call was answered %+v", r)
+	}
 }
 
 func TestClientThatStopsReadingEndsTheServer(t *testing.T) {
