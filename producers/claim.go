@@ -29,6 +29,16 @@ func (c *Claim) Delivered() {
 	}
 }
 
+// taken is Delivered for a sink, which is told when the ledger holds it.
+func (c *Claim) taken(recorded func()) {
+	c.box.mu.Lock()
+	for _, t := range c.letters {
+		t.recorded = recorded
+	}
+	c.box.mu.Unlock()
+	c.Delivered()
+}
+
 // Restore gives the records back, for another delivery. seen says that the
 // owner may have been told all the same; the next offer then says so.
 func (c *Claim) Restore(seen bool) {
@@ -55,8 +65,8 @@ func (b *mailbox) restore(c *Claim, seen bool) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	for _, t := range c.letters {
-		b.giveBack(t)
 		t.mail.Redelivered = t.mail.Redelivered || seen
+		b.giveBack(t)
 	}
 	b.changed()
 }
@@ -65,7 +75,7 @@ func (b *mailbox) restore(c *Claim, seen bool) {
 func (b *mailbox) giveBack(t *letter) {
 	t.held = nil
 	if t.mail.Session != b.session.id {
-		go b.earlier.release(t.mail.Session)
+		go b.earlier.release(t.mail.Session, t.mail.Redelivered)
 	}
 	b.announce(t)
 }

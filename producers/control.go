@@ -14,7 +14,8 @@ import (
 // A controlRequest asks the process of a session to do something that only its
 // one writer may do. Requests may arrive twice, and bear it.
 type controlRequest struct {
-	// Op is stop, stop_owner, pruned, rewind or stats.
+	// Op is stop, stop_owner, pruned, rewind or stats; or of a sink's process lend,
+	// unlend or lendable.
 	Op         string         `json:"op"`
 	Execution  string         `json:"execution,omitempty"`
 	Owner      string         `json:"owner,omitempty"`
@@ -22,11 +23,18 @@ type controlRequest struct {
 	ForceAfter time.Duration  `json:"force_after_ns,omitempty"`
 	Pruned     *events.Pruned `json:"pruned,omitempty"`
 	To         uint64         `json:"to,omitempty"`
+	// Most bounds what is lent, and Take numbers the request; to return one
+	// record it is the lease, and Seq its sequence.
+	Most int           `json:"most,omitempty"`
+	Take uint64        `json:"take,omitempty"`
+	Seq  uint64        `json:"seq,omitempty"`
+	Wait time.Duration `json:"wait_ns,omitempty"`
 }
 
 type controlAnswer struct {
 	Stop  StopResult    `json:"stop"`
 	Stats *ledger.Stats `json:"stats,omitempty"`
+	Lent  []Lent        `json:"lent,omitempty"`
 	// Error is the text, and Code which of the package's errors it is.
 	Error string `json:"error,omitempty"`
 	Code  string `json:"code,omitempty"`
@@ -47,6 +55,14 @@ func (s *Session) control(ctx context.Context, req []byte) []byte {
 	case r.Op == "stats":
 		stats := s.ledger.Stats()
 		a.Stats = &stats
+	case r.Op == "lend":
+		a.Lent = s.mail.lend(ctx, r.Owner, r.Most, r.Take)
+	case r.Op == "unlend":
+		s.mail.loans.hear(ledger.SinkAck{Owner: r.Owner, Seq: r.Seq, Lease: r.Take, Verb: ledger.AckNobody, Answer: func() {}})
+	case r.Op == "lendable":
+		ctx, cancel := context.WithTimeout(ctx, r.Wait)
+		s.mail.ready(ctx, r.Owner)
+		cancel()
 	default:
 		a.Stop, err = s.obey(ctx, r)
 	}

@@ -23,13 +23,15 @@ type estates struct {
 	mu sync.Mutex
 	// locks are the sessions that are claimed, and users counts the letters
 	// that each is claimed for.
-	locks  map[string]*ledger.Claim
-	users  map[string]int
+	locks map[string]*ledger.Claim
+	users map[string]int
+	// doubt holds the sessions of whose unread mail some may have been seen.
+	doubt  map[string]bool
 	closed bool
 }
 
 func newEstates() *estates {
-	return &estates{done: make(chan struct{}), late: make(chan struct{}), locks: map[string]*ledger.Claim{}, users: map[string]int{}}
+	return &estates{done: make(chan struct{}), late: make(chan struct{}), locks: map[string]*ledger.Claim{}, users: map[string]int{}, doubt: map[string]bool{}}
 }
 
 // look begins to look for earlier mail, the first time that it is called.
@@ -145,8 +147,10 @@ func (b *mailbox) inherit(left map[string]*letter) {
 		}
 	}
 	slices.SortFunc(first, func(a, b *letter) int { return int(int64(a.mail.Seq) - int64(b.mail.Seq)) })
-	b.order = append(first, b.order...)
-	b.changed()
+	if len(first) > 0 {
+		b.order = append(first, b.order...)
+		b.changed()
+	}
 }
 
 // secure claims the sessions that the claim's letters are of, and takes those
@@ -193,7 +197,10 @@ func (es *estates) secureOne(ctx context.Context, s *Session, t *letter) (bool, 
 		if err != nil {
 			return false, err
 		}
-		es.locks[id] = claim
+		es.locks[id], es.doubt[id] = claim, claim.Left
+	}
+	if es.doubt[id] {
+		s.mail.doubt(t)
 	}
 	es.users[id]++
 	taken := events.Filter{Session: id, Class: events.ClassMailbox, ID: t.mail.ID, Kind: events.KindAcknowledged}
@@ -208,15 +215,17 @@ func (es *estates) secureOne(ctx context.Context, s *Session, t *letter) (bool, 
 func (es *estates) acknowledge(s *Session, m Mail, fact events.Acknowledged) error {
 	_, err := s.ledger.Append(s.life, events.Event{Session: m.Session, Owner: m.Owner, Subject: m.ID, Body: fact})
 	if err == nil || errors.Is(err, ledger.ErrExists) {
-		es.release(m.Session)
+		es.release(m.Session, false)
 	}
 	return err
 }
 
-// release gives up one letter's use of its session's claim.
-func (es *estates) release(session string) {
+// release gives up one letter's use of its session's claim. seen says that it is
+// unread and may have been seen.
+func (es *estates) release(session string, seen bool) {
 	es.mu.Lock()
 	defer es.mu.Unlock()
+	es.doubt[session] = es.doubt[session] || seen
 	es.let(session)
 }
 
@@ -226,9 +235,27 @@ func (es *estates) let(session string) {
 	}
 	delete(es.users, session)
 	if claim := es.locks[session]; claim != nil {
-		claim.Release()
+		giveUp(claim, es.doubt[session])
 		delete(es.locks, session)
+		delete(es.doubt, session)
 	}
+}
+
+// giveUp releases a claim, or leaves it for the next to see that mail of the
+// session may have been seen.
+func giveUp(claim *ledger.Claim, doubt bool) {
+	if doubt {
+		claim.Leave()
+		return
+	}
+	claim.Release()
+}
+
+// doubt notes that a letter may have been seen.
+func (b *mailbox) doubt(t *letter) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	t.mail.Redelivered = true
 }
 
 // close gives everything up.
@@ -237,7 +264,7 @@ func (es *estates) close() {
 	defer es.mu.Unlock()
 	es.closed = true
 	for _, claim := range es.locks {
-		claim.Release()
+		claim.Leave() // in the middle of an offer
 	}
 	clear(es.locks)
 	clear(es.users)

@@ -109,16 +109,26 @@ func point(ctx context.Context, l *ledger.Ledger, session string, at uint64) (ui
 // appendDead appends to a session whose process is gone, under its claim, so
 // that it has one writer at a time.
 func appendDead(ctx context.Context, l *ledger.Ledger, e events.Event) error {
-	claim, err := l.ClaimSession(e.Session)
+	release, err := claimDead(ctx, l, e.Session)
 	if err != nil {
 		return err
 	}
-	// One that died is declared lost first: the claim, once released, is what
-	// the next opener would have found it by.
-	if err := declareLost(ctx, l, e.Session, ""); err != nil {
-		return err
-	}
-	defer claim.Release()
+	defer release()
 	_, err = l.Append(ctx, e)
 	return err
+}
+
+// claimDead claims a session whose process is gone.
+func claimDead(ctx context.Context, l *ledger.Ledger, session string) (release func(), err error) {
+	claim, err := l.ClaimSession(session)
+	if err != nil {
+		return nil, err
+	}
+	// One that died is declared lost first: the claim, once released, is what
+	// the next opener would have found it by.
+	unread, err := declareLost(ctx, l, session, "")
+	if err != nil {
+		return nil, err
+	}
+	return func() { giveUp(claim, claim.Left && unread) }, nil
 }

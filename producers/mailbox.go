@@ -48,6 +48,8 @@ type letter struct {
 	offered time.Time
 	// told is set once an answer that carries it was written.
 	told *events.Acknowledged
+	// recorded, if not nil, is called when the ledger holds that.
+	recorded func()
 	// landed, if not nil, is called when the ledger holds it. It must not block.
 	landed func()
 	// left, if not nil, is called when it reached its owner. It must not block.
@@ -64,6 +66,8 @@ type mailbox struct {
 	append func(context.Context, events.Event, func(events.Event, error)) error
 	// earlier holds what earlier sessions left.
 	earlier *estates
+	// loans is what sinks were given.
+	loans *loans
 	// shut is closed when the session has ended: what is late has no effect.
 	shut chan struct{}
 
@@ -84,7 +88,7 @@ type mailbox struct {
 
 func newMailbox(s *Session) *mailbox {
 	return &mailbox{
-		session: s, append: s.ledger.Post, earlier: newEstates(), shut: make(chan struct{}), news: make(chan struct{}),
+		session: s, append: s.ledger.Post, earlier: newEstates(), loans: newLoans(), shut: make(chan struct{}), news: make(chan struct{}),
 		letters: map[string]*letter{}, watching: map[string]map[*observer]bool{}, live: map[string]int{},
 		answered: map[string]bool{}, ears: map[*func(Mail)]bool{},
 	}
@@ -290,6 +294,9 @@ func (b *mailbox) acknowledge(t *letter) {
 		}
 		b.mu.Lock()
 		defer b.mu.Unlock()
+		if (err == nil || errors.Is(err, ledger.ErrExists)) && t.recorded != nil {
+			t.recorded()
+		}
 		b.land()
 	}
 	if t.mail.Session != b.session.id {
@@ -317,6 +324,17 @@ func (b *mailbox) hush() {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	b.closing = true
+	b.changed()
+}
+
+// offered reports whether something that is still unread may have reached its
+// owner. It is meant for a mailbox that has closed.
+func (b *mailbox) offered() bool {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return slices.ContainsFunc(b.order, func(t *letter) bool {
+		return t.mail.Session == b.session.id && (t.held != nil || t.mail.Redelivered)
+	})
 }
 
 // close waits, within a bound, until no mail is on its way. From then on
@@ -332,6 +350,7 @@ func (b *mailbox) close(ctx context.Context) {
 			}
 			b.changed()
 			b.mu.Unlock()
+			b.loans.close()
 			b.earlier.close()
 			return
 		}

@@ -28,8 +28,9 @@ func recoverSessions(ctx context.Context, l *ledger.Ledger, by string) error {
 		}
 		if err == nil {
 			// Without a release on failure: the claim's file is what the next opener finds.
-			if err = declareLost(ctx, l, id, by); err == nil {
-				claim.Release()
+			var unread bool
+			if unread, err = declareLost(ctx, l, id, by); err == nil {
+				giveUp(claim, claim.Left && unread)
 			}
 		}
 		if err != nil {
@@ -42,14 +43,15 @@ func recoverSessions(ctx context.Context, l *ledger.Ledger, by string) error {
 	return nil
 }
 
-// declareLost settles what a dead session left unsettled, and the session.
-// The caller holds its claim.
-func declareLost(ctx context.Context, l *ledger.Ledger, session, by string) error {
+// declareLost settles what a dead session left unsettled, and the session. Of one
+// that had ended before it reports whether mail is unread. The caller holds its
+// claim.
+func declareLost(ctx context.Context, l *ledger.Ledger, session, by string) (unread bool, err error) {
 	left, mail := projections.NewRecovery(), newUnposted()
 	last := map[string]time.Time{} // of each execution, when it was last heard of
 	for e, err := range l.Read(ctx, events.Filter{Session: session}, 1, 0) {
 		if err != nil {
-			return fmt.Errorf("reading the session: %w", err)
+			return false, fmt.Errorf("reading the session: %w", err)
 		}
 		left.Apply(e)
 		mail.apply(e)
@@ -57,7 +59,7 @@ func declareLost(ctx context.Context, l *ledger.Ledger, session, by string) erro
 	}
 	open := left.Open()
 	if len(open) == 0 {
-		return nil // it ended in good order, or never began
+		return len(mail.unread) > 0, nil // it ended in good order, or never began
 	}
 	reason := "the server that ran it ended without closing its session"
 	if b := open[0].Opened.Boot; b != "" && b != bootID() {
@@ -68,20 +70,20 @@ func declareLost(ctx context.Context, l *ledger.Ledger, session, by string) erro
 	for _, u := range unsettled {
 		s, err := lostSettlement(ctx, l, u, last[u.Execution])
 		if err != nil {
-			return err
+			return false, err
 		}
 		s.Error = reason
 		if err := appendOnce(ctx, l, events.Event{Session: session, Owner: u.Owner, Subject: u.Execution, Body: s}); err != nil {
-			return err
+			return false, err
 		}
 		mail.lose(u.Owner, u.Execution)
 	}
 	if open[0].Opened.Program != programExec { // whose caller saw it die
 		if err := mail.post(ctx, l, session); err != nil {
-			return err
+			return false, err
 		}
 	}
-	return appendOnce(ctx, l, events.Event{Session: session, Subject: session, Body: events.Lost{Reason: reason, By: by}})
+	return false, appendOnce(ctx, l, events.Event{Session: session, Subject: session, Body: events.Lost{Reason: reason, By: by}})
 }
 
 // lostSettlement is what is known of an execution that nobody settled.

@@ -261,7 +261,7 @@ func TestLostAfterAPrune(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	if err := declareLost(t.Context(), l, session, "nobody"); err != nil {
+	if _, err := declareLost(t.Context(), l, session, "nobody"); err != nil {
 		t.Fatal(err)
 	}
 	processes := projections.NewProcesses()

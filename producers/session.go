@@ -213,7 +213,7 @@ func (s *Session) close(ctx context.Context, reason string, order stopOrder) err
 	if _, err := s.ledger.Append(ctx, s.event("", s.id, events.Closed{Reason: reason})); err != nil {
 		return fmt.Errorf("closing session %s: %w", s.id, err)
 	}
-	s.claim.Release() // only now: a claim that is left is what the next opener finds
+	giveUp(s.claim, s.mail.offered()) // only now: a claim that is left is what the next opener finds
 	return nil
 }
 

@@ -143,6 +143,7 @@ func (s *Session) StopOwner(ctx context.Context, owner string) ([]string, error)
 	s.mu.Lock()
 	s.forestall(owner, order)
 	s.mu.Unlock()
+	s.mail.loans.recall(owner)
 	ending := s.running(func(e *execution) bool { return e.owner == owner })
 	for _, e := range ending {
 		go e.end(order)

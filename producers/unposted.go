@@ -22,6 +22,8 @@ type unposted struct {
 	owed map[string]*debt // completions without a record
 	// lost lists each owner's lost executions.
 	lost map[string][]string
+	// unread holds the records that were posted and not acknowledged.
+	unread map[string]bool
 }
 
 // A debt is an execution whose end is to be told.
@@ -36,7 +38,7 @@ type debt struct {
 }
 
 func newUnposted() *unposted {
-	return &unposted{live: map[string]*debt{}, owed: map[string]*debt{}, lost: map[string][]string{}}
+	return &unposted{live: map[string]*debt{}, owed: map[string]*debt{}, lost: map[string][]string{}, unread: map[string]bool{}}
 }
 
 func (u *unposted) apply(e events.Event) {
@@ -57,7 +59,10 @@ func (u *unposted) apply(e events.Event) {
 			u.owed[e.Subject] = d
 		}
 		return
+	case events.Acknowledged:
+		delete(u.unread, e.Subject)
 	case events.Posted:
+		u.unread[e.Subject] = true
 		if b.Mail == events.MailCompletion {
 			delete(u.owed, b.Execution)
 			return

@@ -27,6 +27,7 @@ type live struct {
 	recent  *replay.Recent
 	session *producers.Session
 	flush   func() // sends the last traces
+	sinks   func() // ends serving sinks
 }
 
 // openLive opens the ledger and a session. The folds see what this process
@@ -37,7 +38,7 @@ func (a *app) openLive(ctx context.Context, cfg producers.Config, program, clien
 	if err != nil {
 		return nil, err
 	}
-	v := &live{ledger: l, processes: projections.NewProcesses(), recent: replay.NewRecent(l)}
+	v := &live{ledger: l, processes: projections.NewProcesses(), recent: replay.NewRecent(l), sinks: func() {}}
 	v.engine = replay.NewEngine(append(folds, v.processes, v.recent)...)
 	l.Tap(v.engine.Apply)
 	v.flush = a.trace(ctx, l)
@@ -50,14 +51,16 @@ func (a *app) openLive(ctx context.Context, cfg producers.Config, program, clien
 
 // close ends the session, and the ledger after it. The context of the command
 // may be over: that is why it closes. A lost guardian leaves no time.
-func (v *live) close(ctx context.Context, reason string) error {
+func (v *live) close(ctx context.Context, reason string) (err error) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), closeGrace)
 	defer cancel()
 	defer v.flush()
 	select {
 	case <-guardian.Lost():
-		return errors.Join(v.session.CloseAtOnce(ctx, "the guardian died"), v.ledger.Close())
+		err = v.session.CloseAtOnce(ctx, "the guardian died")
 	default:
-		return errors.Join(v.session.Close(ctx, reason), v.ledger.Close())
+		err = v.session.Close(ctx, reason)
 	}
+	v.sinks() // to the end sinks may acknowledge
+	return errors.Join(err, v.ledger.Close())
 }

@@ -15,6 +15,7 @@ import (
 
 	"github.com/yieldlog/yieldlog/guardian"
 	"github.com/yieldlog/yieldlog/mcp"
+	"github.com/yieldlog/yieldlog/producers"
 	"github.com/yieldlog/yieldlog/projections"
 	"github.com/yieldlog/yieldlog/replay"
 )
@@ -67,6 +68,7 @@ func (a *app) serveMCP(ctx context.Context, address, fork string) (err error) {
 	if err != nil {
 		return err
 	}
+	v.sinks = producers.ServeSinks(v.ledger, v.session)
 	defer func() {
 		reason := "the client left"
 		if ctx.Err() != nil {

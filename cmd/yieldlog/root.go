@@ -49,7 +49,7 @@ replayable ledger of everything that happened.
 	root.PersistentFlags().BoolVarP(&a.verbose, "verbose", "v", false, "log more to stderr")
 	addGroup(root, "Run commands", newMCP(a), newExec(a), newStop(a), newDemo(a))
 	addGroup(root, "Look", newPs(a), newShow(a), newLogs(a), newEvents(a), newReplay(a), newGrep(a), newSessions(a), newMailbox(a), newDiff(a), newReport(a), newWeb(a), newTop(a))
-	addGroup(root, "Share", newExport(a), newImport(a), newSubscriber(a), newOn(a))
+	addGroup(root, "Share", newExport(a), newImport(a), newSubscriber(a), newSink(a), newOn(a))
 	addGroup(root, "Look after the ledger", newVerify(a), newDoctor(a), newServe(a), newPrune(a), newPack(a), newRotate(a), newFork(a), newRewind(a))
 	root.AddCommand(newConfig(a), newVersion(a))
 	return root

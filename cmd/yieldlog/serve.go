@@ -6,6 +6,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/yieldlog/yieldlog/events/ledger"
+	"github.com/yieldlog/yieldlog/producers"
 )
 
 func newServe(a *app) *cobra.Command {
@@ -15,7 +16,7 @@ func newServe(a *app) *cobra.Command {
 		Short: "Host the ledger until interrupted",
 		Long: `Host the ledger until interrupted. Nobody needs this: whoever opens the ledger
 first hosts it, and another process takes over when that one ends. It is for
-subscribers that want a server which stays, and for metrics.
+subscribers and sinks that want a server which stays, and for metrics.
 
 With --metrics it answers Prometheus at /metrics there: what runs and how it
 ended, output, mailboxes, the ledger's size, and of each live session how long
@@ -23,6 +24,7 @@ appends take, how many wait, and whether they stall.`,
 		Args: usageArgs(cobra.NoArgs),
 		RunE: func(c *cobra.Command, _ []string) error {
 			return a.creating(c.Context(), func(l *ledger.Ledger) error {
+				defer producers.ServeSinks(l, nil)()
 				dir, _, err := a.stateDir()
 				fmt.Fprintln(a.err, "yieldlog: serving the ledger in", dir)
 				if metrics != "" {

@@ -43,7 +43,7 @@ yieldlog serve. The port and the password stay the same over restarts.`,
 				return err
 			}
 			if natsContext != "" {
-				return a.writeNATSContext(natsContext, s)
+				return a.writeNATSContext(natsContext, "reading", s.URL, s.User, s.Password)
 			}
 			return a.printSubscriber(s, env)
 		},
@@ -52,6 +52,9 @@ yieldlog serve. The port and the password stay the same over restarts.`,
 	c.Flags().StringVar(&natsContext, "nats-context", "", "write a context of this name for the nats command")
 	return c
 }
+
+// envFormat sets what NATS clients read; none of it holds a quote.
+const envFormat = "export NATS_URL='%s' NATS_USER='%s' NATS_PASSWORD='%s'\n"
 
 func (a *app) printSubscriber(s ledger.Subscriber, env bool) error {
 	if !s.Hosted {
@@ -62,14 +65,14 @@ func (a *app) printSubscriber(s ledger.Subscriber, env bool) error {
 	}
 	format := "url       %s\nuser      %s\npassword  %s\n"
 	if env {
-		format = "export NATS_URL='%s' NATS_USER='%s' NATS_PASSWORD='%s'\n" // none of them holds a quote
+		format = envFormat
 	}
 	_, err := fmt.Fprintf(a.out, format, s.URL, s.User, s.Password)
 	return err
 }
 
 // writeNATSContext writes what `nats context add` would.
-func (a *app) writeNATSContext(name string, s ledger.Subscriber) error {
+func (a *app) writeNATSContext(name, what, url, user, password string) error {
 	if name != filepath.Base(name) || strings.HasPrefix(name, ".") {
 		return usageError{fmt.Errorf("%q is no name for a context", name)}
 	}
@@ -83,7 +86,7 @@ func (a *app) writeNATSContext(name string, s ledger.Subscriber) error {
 	}
 	file := filepath.Join(config, "nats", "context", name+".json")
 	data, err := json.MarshalIndent(map[string]string{
-		"description": "yieldlog, reading", "url": s.URL, "user": s.User, "password": s.Password,
+		"description": "yieldlog, " + what, "url": url, "user": user, "password": password,
 	}, "", "  ")
 	if err != nil {
 		return fmt.Errorf("encoding the context: %w", err)

@@ -13,6 +13,9 @@ import (
 
 // Claim is the exclusive right to write to a session. It ends with the process.
 type Claim struct {
+	// Left says that the last holder died, or left the claim behind on purpose.
+	Left bool
+
 	path string
 	lock *os.File // reachable as long as the claim is: a finalizer would release it
 }
@@ -26,6 +29,7 @@ func (l *Ledger) ClaimSession(session string) (*Claim, error) {
 	path := stateDir(l.opts.Dir).session(session)
 	for {
 		f, err := lockFile(path, false)
+		left := err == nil
 		if errors.Is(err, fs.ErrNotExist) {
 			f, err = lockNewFile(path)
 		}
@@ -37,7 +41,7 @@ func (l *Ledger) ClaimSession(session string) (*Claim, error) {
 		case err != nil:
 			return nil, fmt.Errorf("claiming session %s: %w", session, err)
 		case sameFile(f, path):
-			return &Claim{path: path, lock: f}, nil
+			return &Claim{Left: left, path: path, lock: f}, nil
 		}
 		_ = f.Close() // it was released, and its file removed, between our open and our lock
 	}
@@ -67,6 +71,10 @@ func (c *Claim) Release() {
 	_ = os.Remove(c.path)
 	_ = c.lock.Close()
 }
+
+// Leave gives the claim up as a death would: whoever claims the session next
+// sees that it was left.
+func (c *Claim) Leave() { _ = c.lock.Close() }
 
 // Alive reports whether a living process holds the session's claim.
 func (l *Ledger) Alive(session string) bool {

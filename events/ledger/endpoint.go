@@ -33,9 +33,12 @@ type credentials struct {
 	Seed string `json:"seed"`
 	// ReaderPassword is the password of read-only subscribers.
 	ReaderPassword string `json:"reader_password"`
+	// Sinks are who may take the mail of an owner, at most [maxSinks].
+	Sinks []sinkCredentials `json:"sinks,omitempty"`
 }
 
-func newCredentials(port int) (credentials, error) {
+// newCredentials makes new ones, for the owners that had a sink too.
+func newCredentials(port int, sinks []sinkCredentials) (credentials, error) {
 	kp, err := nkeys.CreateUser()
 	if err != nil {
 		return credentials{}, fmt.Errorf("generating credentials: %w", err)
@@ -44,14 +47,17 @@ func newCredentials(port int) (credentials, error) {
 	if err != nil {
 		return credentials{}, fmt.Errorf("generating credentials: %w", err)
 	}
+	c := credentials{Version: 1, Port: port, Seed: string(seed), ReaderPassword: newPassword()}
+	for _, s := range sinks {
+		c.Sinks = append(c.Sinks, sinkCredentials{s.Owner, newPassword()})
+	}
+	return c, nil
+}
+
+func newPassword() string {
 	var b [24]byte
 	_, _ = rand.Read(b[:])
-	return credentials{
-		Version:        1,
-		Port:           port,
-		Seed:           string(seed),
-		ReaderPassword: base64.RawURLEncoding.EncodeToString(b[:]),
-	}, nil
+	return base64.RawURLEncoding.EncodeToString(b[:])
 }
 
 // publicKey is the name of the writer at the server.
@@ -93,7 +99,7 @@ func (d stateDir) ensureCredentials() (credentials, error) {
 	case errors.Is(err, fs.ErrPermission):
 		return c, err
 	}
-	if c, err = newCredentials(c.Port); err != nil {
+	if c, err = newCredentials(c.Port, c.Sinks); err != nil {
 		return c, err
 	}
 	return c, d.writeCredentials(c)

@@ -304,7 +304,7 @@ func serverOptions(o Options, c credentials) (*server.Options, error) {
 		return nil, err
 	}
 	opts := &server.Options{}
-	if err := opts.ProcessConfigString(accountsConfig(pub, c.ReaderPassword)); err != nil {
+	if err := opts.ProcessConfigString(accountsConfig(pub, c)); err != nil {
 		return nil, fmt.Errorf("configuring the embedded server: %w", err)
 	}
 	opts.ServerName = "yieldlog"
@@ -337,14 +337,17 @@ var readerAPI = []struct{ subject, kind string }{
 	{"$JS.API.DIRECT.GET.*.>", ", response_type: stream"},
 }
 
-func accountsConfig(writer, password string) string {
-	exports := []string{`{stream: "yieldlog.>", accounts: [READERS]}`}
+func accountsConfig(writer string, c credentials) string {
+	exports := []string{`{stream: "yieldlog.>", accounts: [READERS]}`, fmt.Sprintf("{service: %s}", nowhere)}
 	imports := []string{`{stream: {account: LEDGER, subject: "yieldlog.>"}}`}
-	var publish []string
+	var publish, sinks []string
 	for _, a := range readerAPI {
 		exports = append(exports, fmt.Sprintf(`{service: %q, accounts: [READERS]%s}`, a.subject, a.kind))
 		imports = append(imports, fmt.Sprintf(`{service: {account: LEDGER, subject: %q}}`, a.subject))
 		publish = append(publish, strconv.Quote(a.subject))
+	}
+	for _, s := range c.Sinks {
+		sinks = append(sinks, s.account(c))
 	}
 	list := func(s []string) string { return strings.Join(s, ", ") }
 	return fmt.Sprintf(`
@@ -356,7 +359,8 @@ accounts {
     users: [{user: %s, password: %q, permissions: {publish: {allow: [%s]}, subscribe: {allow: ["yieldlog.>", "_INBOX.>"]}}}]
     imports: [%s]
   }
-}`, ledgerAccount, writer, list(exports), readersAccount, readerUser, password, list(publish), list(imports))
+  %s
+}`, ledgerAccount, writer, list(exports), readersAccount, readerUser, c.ReaderPassword, list(publish), list(imports), strings.Join(sinks, "\n  "))
 }
 
 // serverLog passes the server's warnings on and remembers why it could not

@@ -41,6 +41,8 @@ const (
 	orderDrop    = "drop"    // delete the segment's twin, which does not count
 	orderDense   = "dense"   // remember that packing does not help the segment
 	orderRotate  = "rotate"  // make new credentials
+	orderSink    = "sink"    // let the owner that the data names have a sink
+	orderUnsink  = "unsink"  // let it have none
 	orderRestart = "restart" // appends wait: restart the server if that may help
 )
 
@@ -119,17 +121,36 @@ func (s *store) obey(ctx context.Context, m *nats.Msg) error {
 	case hostRoot + orderRestart:
 		return errors.Join(answer(nil), s.restart(nil))
 	case hostRoot + orderRotate:
-		c, err := newCredentials(h.creds.Port)
-		if err == nil {
-			err = h.dir.writeCredentials(c)
+		c, err := newCredentials(h.creds.Port, h.creds.Sinks)
+		return s.renew(h, c, err, answer)
+	case hostRoot + orderSink:
+		if c, err := h.creds.withSink(string(m.Data)); err != nil || len(c.Sinks) > len(h.creds.Sinks) {
+			return s.renew(h, c, err, answer)
 		}
-		if err := errors.Join(answer(err), h.nc.Flush()); err != nil {
-			return err
+		return answer(nil)
+	case hostRoot + orderUnsink:
+		if c := h.creds.withoutSink(string(m.Data)); len(c.Sinks) < len(h.creds.Sinks) {
+			return s.renew(h, c, nil, answer)
 		}
-		s.restarted = time.Time{}
-		return s.restart(func(h *host) { h.creds = c })
+		return answer(nil)
 	}
 	return answer(fmt.Errorf("unknown order %s", m.Subject))
+}
+
+// renew puts new credentials into force, unless making them failed. It answers
+// before the server restarts.
+func (s *store) renew(h *host, c credentials, err error, answer func(error) error) error {
+	if err == nil {
+		err = h.dir.writeCredentials(c)
+	}
+	if err != nil {
+		return answer(err)
+	}
+	if err := errors.Join(answer(nil), h.nc.Flush()); err != nil {
+		return err
+	}
+	s.restarted = time.Time{}
+	return s.restart(func(h *host) { h.creds = c })
 }
 
 // restart restarts the server on the same store and port. All connections find
@@ -178,8 +199,8 @@ func (s *store) waits(since, now time.Time) {
 	_ = s.nc.PublishRequest(hostRoot+orderRestart, nats.NewInbox(), nil)
 }
 
-// Rotate makes new credentials, for writers and readers. Every process of the
-// ledger reconnects with them by itself; subscribers need the new ones.
+// Rotate makes new credentials, for writers, readers and sinks. Every process of
+// the ledger reconnects with them by itself; subscribers and sinks need the new ones.
 func (l *Ledger) Rotate(ctx context.Context) error {
 	if l.opts.ReadOnly {
 		return ErrReadOnly

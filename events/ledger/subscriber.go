@@ -39,14 +39,19 @@ func ReadSubscriber(dir string) (Subscriber, error) {
 	if err != nil {
 		return Subscriber{}, err
 	}
+	url, hosted := c.address()
+	return Subscriber{
+		URL: url, User: readerUser, Password: c.ReaderPassword,
+		Lifecycle: lifecycleStream, Segments: m.segments(), Hosted: hosted,
+	}, nil
+}
+
+// address is where the host listens, and whether somebody does.
+func (c credentials) address() (url string, hosted bool) {
 	address := net.JoinHostPort("127.0.0.1", strconv.Itoa(c.Port))
-	s := Subscriber{
-		URL: "nats://" + address, User: readerUser, Password: c.ReaderPassword,
-		Lifecycle: lifecycleStream, Segments: m.segments(),
+	conn, err := net.DialTimeout("tcp", address, 2*time.Second)
+	if err == nil {
+		_ = conn.Close() // it only asked
 	}
-	if conn, err := net.DialTimeout("tcp", address, 2*time.Second); err == nil {
-		s.Hosted = true
-		_ = conn.Close() // it only asked whether somebody listens
-	}
-	return s, nil
+	return "nats://" + address, err == nil
 }
