@@ -43,8 +43,8 @@ func (r *round) check() {
 			r.t.Errorf("%s answered of %s (%s) with status %q: %v", a.tool, a.ProcessID, a.plan.name, a.Status, err)
 		}
 	}
-	r.logf("%d sessions, %d executions (%d lost), %d answers (%d refused), %d letters; all gone after %v",
-		len(h.sessions.List()), h.processes.Len(), h.lost, len(r.answers), r.refused, len(r.letters), gone.Round(time.Millisecond))
+	r.logf("%d sessions, %d executions (%d lost), %d answers (%d refused), %d letters, told by %v; all gone after %v",
+		len(h.sessions.List()), h.processes.Len(), h.lost, len(r.answers), r.refused, len(r.letters), h.tellers(), gone.Round(time.Millisecond))
 }
 
 // A history is the ledger as it was read.

@@ -55,6 +55,7 @@ type round struct {
 	book      map[string]plan // by name
 	answers   []answer
 	letters   []letter
+	confirmed []string // records that a sink was told it had taken
 	guardians map[int]bool    // the processes that clients started
 	killed    map[int]bool    // and those that may end because of it
 	spared    map[int]bool    // guardians of servers that were killed, and the other way round
@@ -152,6 +153,7 @@ func (r *round) begin(list []window) (stop func() []error) {
 		act(fmt.Sprintf("agent%d", i), r.agent)
 	}
 	act("terminal", r.terminal)
+	act("harness", r.harness)
 	for name, actor := range map[string]func(context.Context, *planner) error{"prune": r.prune, "pack": r.pack} {
 		if slices.ContainsFunc(list, func(w window) bool { return w.name == name }) {
 			act(name, actor)

@@ -71,7 +71,7 @@ func (h *history) mail() {
 		if k := h.kinds[rec.ID]; k[events.KindPosted] != 1 || k[events.KindAcknowledged] != 1 {
 			h.t.Errorf("mailbox record %s (%s) has the events %v", rec.ID, rec.Notice, k)
 		}
-		if rec.Mail == events.MailCompletion && !rec.Redelivered && rec.By != "mailbox" {
+		if rec.Mail == events.MailCompletion && !rec.Redelivered && rec.By != "mailbox" && rec.By != "sink" {
 			told[letter{ProcessID: rec.Execution}.name()]++ // by an answer
 		}
 	}
@@ -81,6 +81,7 @@ func (h *history) mail() {
 		}
 	}
 	h.owed()
+	h.taken()
 }
 
 // owed holds that nothing that is to be told has no record.

@@ -45,6 +45,7 @@ var windows = []window{
 	{name: "output", opens: is("output", "stdout", "stderr"), targets: []target{owner, host, joiner, guardian, child}, jitter: time.Millisecond},
 	{name: "unsettled", opens: is("output", "stdout", "stderr"), reach: ended, targets: []target{owner, host, guardian}},
 	{name: "mail", opens: is("mailbox", "posted"), targets: []target{owner, host, guardian}, jitter: 2 * time.Millisecond},
+	{name: "told", opens: is("mailbox", "acknowledged"), targets: []target{owner, host, guardian}, jitter: 2 * time.Millisecond},
 	{name: "takeover", opens: anything, reach: takenOver, targets: []target{host}, jitter: 30 * time.Millisecond},
 	{name: "prune", opens: is("execution", "pruned"), targets: []target{host, owner}, jitter: 10 * time.Millisecond},
 	{name: "pack", opens: anything, reach: packing, targets: []target{host, packer}, jitter: 50 * time.Millisecond},

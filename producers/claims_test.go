@@ -8,9 +8,11 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"os"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
+	"time"
 
 	"github.com/yieldlog/yieldlog/events"
 )
@@ -22,6 +24,14 @@ var claimRounds = flag.Int("claims", 200, "how many completions poll, mailbox an
 type tally struct {
 	mu   sync.Mutex
 	told map[string][]string
+	// taken counts what sinks took, by sequence.
+	taken map[uint64]int
+}
+
+func (c *tally) sunk(seq uint64) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.taken[seq]++
 }
 
 func (c *tally) tell(claim *Claim, ids ...string) {
@@ -40,17 +50,19 @@ func (c *tally) tell(claim *Claim, ids ...string) {
 	claim.Delivered()
 }
 
-// TestClaimsRace lets polls, reads and the mailbox race for completions, some of
-// whose answers are not written: each completion is told once.
+// TestClaimsRace lets polls, reads, the mailbox and a sink race for completions,
+// some of whose answers are not written: each completion is told once.
 func TestClaimsRace(t *testing.T) {
 	b := newBench(t, func(c *Config) { c.MaxProcesses = 0 })
-	c := &tally{told: map[string][]string{}}
+	b.mail.loans.wait = time.Millisecond
+	c := &tally{told: map[string][]string{}, taken: map[uint64]int{}}
 	ctx, cancel := context.WithCancel(t.Context())
 	defer cancel()
 	var readers sync.WaitGroup
 	for range 2 {
 		readers.Go(func() { collectAll(ctx, b.Session, c) })
 	}
+	readers.Go(func() { sinkAll(ctx, b.Session, c) })
 	ids := make(chan string)
 	var pollers sync.WaitGroup
 	for range 4 {
@@ -76,9 +88,13 @@ func TestClaimsRace(t *testing.T) {
 	readers.Wait()
 	by := map[string]int{}
 	for _, id := range all {
+		c.told[id] = append(c.told[id], slices.Repeat([]string{bySink}, c.taken[b.posted(id).Seq])...)
 		if n := len(c.told[id]); n != 1 || b.count(id, events.KindPosted) != 1 || b.count(id, events.KindAcknowledged) != 1 {
 			t.Errorf("%s: told %d times by %v, %d acknowledgements", id, n, c.told[id], b.count(id, events.KindAcknowledged))
 			continue
+		}
+		if a := b.acknowledged(id); a.By != c.told[id][0] {
+			t.Errorf("%s: told by %s, and the ledger says %s", id, c.told[id][0], a.By)
 		}
 		by[c.told[id][0]]++
 	}

@@ -1,0 +1,224 @@
+//go:build linux
+
+package crash
+
+import (
+	"bufio"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"math/rand/v2"
+	"net"
+	"os/exec"
+	"strings"
+	"time"
+
+	"github.com/yieldlog/yieldlog/events"
+	"github.com/yieldlog/yieldlog/events/ledger"
+)
+
+// harness is a program outside that takes the mail of the root agent, until ctx
+// ends, from one host to the next. It is as careless as programs are: some
+// records it does not answer, some it returns, and at times it leaves.
+func (r *round) harness(ctx context.Context, p *planner) error {
+	for ctx.Err() == nil {
+		s, ok := r.sink()
+		if !ok {
+			r.makeSink(ctx)
+			continue
+		}
+		if err := r.take(ctx, s, p.rng); err != nil && !errors.Is(err, errGone) {
+			return err
+		}
+		time.Sleep(time.Millisecond)
+	}
+	return nil
+}
+
+// sink is how to connect, once it was made.
+func (r *round) sink() (ledger.Sink, bool) {
+	list, err := ledger.ReadSinks(r.dir)
+	if err != nil || len(list) == 0 {
+		return ledger.Sink{}, false
+	}
+	return list[0], true
+}
+
+func (r *round) makeSink(ctx context.Context) {
+	soon(patience, func() bool { return r.locker(hostLock) != 0 || ctx.Err() != nil })
+	cmd := exec.Command(binary, "sink", events.RootOwner)
+	cmd.Env = r.env
+	_ = cmd.Run() // whom it asked may have been killed: it is made again
+}
+
+// take takes records over one connection, until that or the context ends.
+func (r *round) take(ctx context.Context, s ledger.Sink, rng *rand.Rand) error {
+	conn, err := net.Dial("tcp", strings.TrimPrefix(s.URL, "nats://"))
+	if err != nil {
+		return errGone
+	}
+	defer conn.Close()
+	defer context.AfterFunc(ctx, func() { _ = conn.Close() })()
+	hello, err := json.Marshal(map[string]any{"user": s.User, "pass": s.Password, "headers": true, "protocol": 1, "verbose": false})
+	if err != nil {
+		return err
+	}
+	w := &wire{conn: conn, r: bufio.NewReaderSize(conn, 1<<20)}
+	w.write("CONNECT " + string(hello))
+	w.write("SUB _INBOX.crash.* 1")
+	for w.err == nil {
+		w.publish("$JS.API.CONSUMER.MSG.NEXT."+s.Stream+"."+s.Consumer, "_INBOX.crash.pull", fmt.Sprintf(`{"batch":%d,"expires":200000000}`, 1+rng.IntN(3)))
+		for {
+			m := w.next()
+			if m.subject == "" || m.header["Status"] != "" {
+				break // the request ended, or the connection
+			}
+			if m.subject != "_INBOX.crash.pull" {
+				continue
+			}
+			if err := r.given(w, m, rng); err != nil {
+				return err
+			}
+		}
+	}
+	return w.err
+}
+
+// given notes a record, and answers in one way or the other.
+func (r *round) given(w *wire, m message, rng *rand.Rand) error {
+	var posted events.Posted
+	if err := json.Unmarshal(m.body, &posted); err != nil {
+		return fmt.Errorf("a sink was given %q: %w", m.body, err)
+	}
+	r.mu.Lock()
+	r.letters = append(r.letters, letter{
+		Kind: posted.Mail, ProcessID: posted.Execution, Redelivered: m.header["ce-redelivered"] == "true",
+		Session: strings.TrimPrefix(m.header["ce-source"], "/yieldlog/"),
+	})
+	r.mu.Unlock()
+	switch n := rng.IntN(20); {
+	case n == 0:
+		w.err = errGone // it leaves
+	case n == 1:
+		w.publish(m.reply, "", "-NAK")
+	case n == 2: // it forgets
+	case n < 10:
+		w.publish(m.reply, "", "+ACK")
+	default:
+		w.publish(m.reply, "_INBOX.crash.ack", "+ACK")
+		for {
+			switch got := w.next(); {
+			case got.subject == "_INBOX.crash.ack" && got.header["Status"] == "":
+				r.mu.Lock()
+				r.confirmed = append(r.confirmed, m.header["ce-subject"])
+				r.mu.Unlock()
+				return nil
+			case got.subject == "_INBOX.crash.ack", got.subject == "":
+				return nil // nobody serves it now
+			}
+			// Its request goes on meanwhile: what comes is forgotten, and comes again.
+		}
+	}
+	return nil
+}
+
+// taken holds that what a sink was told it took, it took.
+func (h *history) taken() {
+	for _, id := range h.confirmed {
+		if rec, ok := h.mailbox.Get(id); !ok || rec.By != "sink" {
+			h.t.Errorf("a sink was told that it had taken %s, which the ledger says was taken by %q", id, rec.By)
+		}
+	}
+}
+
+// tellers counts who told of the records.
+func (h *history) tellers() map[string]int {
+	by := map[string]int{}
+	for _, rec := range h.mailbox.List("", "") {
+		by[rec.By]++
+	}
+	return by
+}
+
+// A wire speaks the NATS protocol. Its first error stays, and is errGone.
+type wire struct {
+	conn io.Writer
+	r    *bufio.Reader
+	err  error
+}
+
+// A message is one that came in. Without a subject none did.
+type message struct {
+	subject, reply string
+	header         map[string]string
+	body           []byte
+}
+
+func (w *wire) write(line string) {
+	if _, err := io.WriteString(w.conn, line+"\r\n"); err != nil {
+		w.err = errGone
+	}
+}
+
+func (w *wire) publish(subject, reply, body string) {
+	w.write(fmt.Sprintf("PUB %s %s %d\r\n%s", subject, reply, len(body), body))
+}
+
+func (w *wire) next() message {
+	for w.err == nil {
+		line, err := w.r.ReadString('\n')
+		if err != nil {
+			w.err = errGone
+			break
+		}
+		f := strings.Fields(line)
+		if len(f) == 0 {
+			continue
+		}
+		switch f[0] {
+		case "PING":
+			w.write("PONG")
+		case "-ERR":
+			w.err = errGone
+		case "MSG", "HMSG":
+			return w.message(f)
+		}
+	}
+	return message{}
+}
+
+func (w *wire) message(f []string) message {
+	head, total := 0, 0
+	var err error
+	last := len(f) - 1
+	if _, err = fmt.Sscan(f[last], &total); err == nil && f[0] == "HMSG" {
+		last--
+		_, err = fmt.Sscan(f[last], &head)
+	}
+	data := make([]byte, total+2)
+	if err == nil {
+		_, err = io.ReadFull(w.r, data)
+	}
+	if err != nil {
+		w.err = errGone
+		return message{}
+	}
+	m := message{subject: f[1], header: map[string]string{}, body: data[head:total]}
+	if last > 3 {
+		m.reply = f[3]
+	}
+	for i, line := range strings.Split(string(data[:head]), "\r\n") {
+		if i == 0 {
+			if _, status, _ := strings.Cut(line, " "); status != "" {
+				m.header["Status"] = strings.Fields(status)[0]
+			}
+			continue
+		}
+		if k, v, ok := strings.Cut(line, ":"); ok {
+			m.header[k] = strings.TrimSpace(v)
+		}
+	}
+	return m
+}
