@@ -20,9 +20,12 @@ type answer struct {
 	observation
 }
 
-// agent is a client that works on the ledger until ctx ends, and starts again
-// whenever its server is killed. A server that ends otherwise fails the round.
-func (r *round) agent(ctx context.Context, p *planner) error {
+// agent is a client that works on the ledger.
+func (r *round) agent(ctx context.Context, p *planner) error { return r.client(ctx, p, r.work) }
+
+// client has a client work until ctx ends, which starts again whenever its
+// server is killed. A server that ends otherwise fails the round.
+func (r *round) client(ctx context.Context, p *planner, work func(*client, *planner) error) error {
 	for ctx.Err() == nil {
 		c, err := start(r.env)
 		if err != nil {
@@ -32,7 +35,7 @@ func (r *round) agent(ctx context.Context, p *planner) error {
 		stop := context.AfterFunc(ctx, func() { _ = c.in.Close() })
 		err = c.initialize()
 		for err == nil && ctx.Err() == nil {
-			err = r.work(c, p)
+			err = work(c, p)
 		}
 		stop()
 		if err := r.ended(ctx, c, err); err != nil {

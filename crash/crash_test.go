@@ -6,6 +6,7 @@ import (
 	"context"
 	"flag"
 	"fmt"
+	"maps"
 	"math/rand/v2"
 	"os"
 	"path/filepath"
@@ -55,7 +56,7 @@ type round struct {
 	book      map[string]plan // by name
 	answers   []answer
 	letters   []letter
-	confirmed []string // records that a sink was told it had taken
+	confirmed []string        // records that a sink was told it had taken
 	guardians map[int]bool    // the processes that clients started
 	killed    map[int]bool    // and those that may end because of it
 	spared    map[int]bool    // guardians of servers that were killed, and the other way round
@@ -115,49 +116,59 @@ func (r *round) run() {
 	if _, ok := windowNamed(*windowName); *windowName != "" && !ok {
 		r.t.Fatalf("there is no window %q", *windowName)
 	}
-	defer r.save()
 	list := r.windows()
-	stop := r.begin(list)
+	r.under(list, r.begin(list))
+}
+
+// under kills at the windows, ends the actors, and checks what is left.
+func (r *round) under(list []window, stop func() []error) {
+	defer r.save()
 	for _, w := range list {
 		if t := w.targets[r.rng.IntN(len(w.targets))]; !r.strike(w, t) {
 			r.logf("window %s did not open", w.name)
 		}
 	}
-	errs := stop()
-	for _, err := range errs {
+	for _, err := range stop() {
 		r.t.Error(err)
 	}
 	r.check()
 }
 
-// begin starts the actors. stop ends them, in good order or not, and waits.
+// An actor works on the ledger until ctx ends.
+type actor func(ctx context.Context, p *planner) error
+
+// begin starts the actors of a round.
 func (r *round) begin(list []window) (stop func() []error) {
+	actors := map[string]actor{"terminal": r.terminal, "harness": r.harness}
+	if r.rng.IntN(2) == 0 {
+		actors["serve"] = r.serve
+	}
+	for i := range 3 {
+		actors[fmt.Sprintf("agent%d", i)] = r.agent
+	}
+	for name, a := range map[string]actor{"prune": r.prune, "pack": r.pack} {
+		if slices.ContainsFunc(list, func(w window) bool { return w.name == name }) {
+			actors[name] = a
+		}
+	}
+	return r.act(actors)
+}
+
+// act starts actors. stop ends them, in good order or not, and waits.
+func (r *round) act(actors map[string]actor) (stop func() []error) {
 	ctx, cancel := context.WithCancel(context.Background())
 	var wg sync.WaitGroup
 	var errs []error
-	act := func(name string, actor func(context.Context, *planner) error) {
+	wg.Go(func() { r.watch.run(ctx) })
+	for _, name := range slices.Sorted(maps.Keys(actors)) {
 		p := r.planner(name)
 		wg.Go(func() {
-			if err := actor(ctx, p); err != nil {
+			if err := actors[name](ctx, p); err != nil {
 				r.mu.Lock()
 				defer r.mu.Unlock()
 				errs = append(errs, fmt.Errorf("%s: %w", name, err))
 			}
 		})
-	}
-	wg.Go(func() { r.watch.run(ctx) })
-	if r.rng.IntN(2) == 0 {
-		act("serve", r.serve)
-	}
-	for i := range 3 {
-		act(fmt.Sprintf("agent%d", i), r.agent)
-	}
-	act("terminal", r.terminal)
-	act("harness", r.harness)
-	for name, actor := range map[string]func(context.Context, *planner) error{"prune": r.prune, "pack": r.pack} {
-		if slices.ContainsFunc(list, func(w window) bool { return w.name == name }) {
-			act(name, actor)
-		}
 	}
 	violent := r.rng.IntN(2) == 0
 	return func() []error {

@@ -13,11 +13,48 @@ import (
 	"net"
 	"os/exec"
 	"strings"
+	"testing"
 	"time"
 
 	"github.com/yieldlog/yieldlog/events"
 	"github.com/yieldlog/yieldlog/events/ledger"
 )
+
+// TestSinkRace lets programs outside, polls and the mailbox race for
+// completions, while hosts and owners are killed: each completion is taken once,
+// and whoever is told of one again is told so.
+func TestSinkRace(t *testing.T) {
+	for i := range *rounds {
+		r := newRound(t, *seed+uint64(i))
+		actors := map[string]actor{"serve": r.serve, "harness0": r.harness, "harness1": r.harness}
+		for i := range 3 {
+			actors[fmt.Sprintf("racer%d", i)] = func(ctx context.Context, p *planner) error { return r.client(ctx, p, r.raced) }
+		}
+		told, _ := windowNamed("told")
+		mail, _ := windowNamed("mail")
+		told.targets, mail.targets = []target{host, host, owner}, []target{host, owner}
+		told.after, mail.after = 20, 20
+		r.under([]window{told, mail, told, told, mail, told}, r.act(actors))
+		if t.Failed() {
+			return
+		}
+	}
+}
+
+// raced is a command in the background, and who asks for its end.
+func (r *round) raced(c *client, p *planner) error {
+	return r.exec(c, p.quick(), func(o observation) error {
+		switch p.rng.IntN(3) {
+		case 0:
+			_, err := c.call("wait", map[string]any{"process_id": o.ProcessID, "timeout_ms": 1 + p.rng.IntN(50)})
+			return err
+		case 1:
+			_, err := r.collect(c, p.rng.IntN(50))
+			return err
+		}
+		return nil
+	}, "yield_ms", 0)
+}
 
 // harness is a program outside that takes the mail of the root agent, until ctx
 // ends, from one host to the next. It is as careless as programs are: some
@@ -61,21 +98,21 @@ func (r *round) take(ctx context.Context, s ledger.Sink, rng *rand.Rand) error {
 	}
 	defer conn.Close()
 	defer context.AfterFunc(ctx, func() { _ = conn.Close() })()
-	hello, err := json.Marshal(map[string]any{"user": s.User, "pass": s.Password, "headers": true, "protocol": 1, "verbose": false})
+	hello, err := json.Marshal(map[string]any{"user": s.User, "pass": s.Password, "headers": true, "no_responders": true, "protocol": 1, "verbose": false})
 	if err != nil {
 		return err
 	}
-	w := &wire{conn: conn, r: bufio.NewReaderSize(conn, 1<<20)}
+	w := &wire{conn: conn, r: bufio.NewReaderSize(conn, 1<<20), inbox: fmt.Sprintf("_INBOX.%d.", rng.Uint64())}
 	w.write("CONNECT " + string(hello))
-	w.write("SUB _INBOX.crash.* 1")
+	w.write("SUB " + w.inbox + "* 1")
 	for w.err == nil {
-		w.publish("$JS.API.CONSUMER.MSG.NEXT."+s.Stream+"."+s.Consumer, "_INBOX.crash.pull", fmt.Sprintf(`{"batch":%d,"expires":200000000}`, 1+rng.IntN(3)))
+		w.publish("$JS.API.CONSUMER.MSG.NEXT."+s.Stream+"."+s.Consumer, w.inbox+"pull", fmt.Sprintf(`{"batch":%d,"expires":200000000}`, 1+rng.IntN(3)))
 		for {
 			m := w.next()
 			if m.subject == "" || m.header["Status"] != "" {
 				break // the request ended, or the connection
 			}
-			if m.subject != "_INBOX.crash.pull" {
+			if m.subject != w.inbox+"pull" {
 				continue
 			}
 			if err := r.given(w, m, rng); err != nil {
@@ -107,18 +144,11 @@ func (r *round) given(w *wire, m message, rng *rand.Rand) error {
 	case n < 10:
 		w.publish(m.reply, "", "+ACK")
 	default:
-		w.publish(m.reply, "_INBOX.crash.ack", "+ACK")
-		for {
-			switch got := w.next(); {
-			case got.subject == "_INBOX.crash.ack" && got.header["Status"] == "":
-				r.mu.Lock()
-				r.confirmed = append(r.confirmed, m.header["ce-subject"])
-				r.mu.Unlock()
-				return nil
-			case got.subject == "_INBOX.crash.ack", got.subject == "":
-				return nil // nobody serves it now
-			}
-			// Its request goes on meanwhile: what comes is forgotten, and comes again.
+		w.publish(m.reply, w.inbox+"ack", "+ACK")
+		if got := w.await(w.inbox + "ack"); got.subject != "" && got.header["Status"] == "" {
+			r.mu.Lock()
+			r.confirmed = append(r.confirmed, m.header["ce-subject"])
+			r.mu.Unlock()
 		}
 	}
 	return nil
@@ -146,7 +176,10 @@ func (h *history) tellers() map[string]int {
 type wire struct {
 	conn io.Writer
 	r    *bufio.Reader
-	err  error
+	// inbox begins the subjects that nobody else hears.
+	inbox string
+	later []message // that came while another was waited for
+	err   error
 }
 
 // A message is one that came in. Without a subject none did.
@@ -166,7 +199,27 @@ func (w *wire) publish(subject, reply, body string) {
 	w.write(fmt.Sprintf("PUB %s %s %d\r\n%s", subject, reply, len(body), body))
 }
 
+// await is the next message on a subject. What else comes is kept.
+func (w *wire) await(subject string) message {
+	for {
+		m := w.read()
+		if m.subject == subject || m.subject == "" {
+			return m
+		}
+		w.later = append(w.later, m)
+	}
+}
+
 func (w *wire) next() message {
+	if len(w.later) > 0 {
+		m := w.later[0]
+		w.later = w.later[1:]
+		return m
+	}
+	return w.read()
+}
+
+func (w *wire) read() message {
 	for w.err == nil {
 		line, err := w.r.ReadString('\n')
 		if err != nil {

@@ -17,6 +17,8 @@ type window struct {
 	reach func(*round, sighting) bool
 	// targets are whom it may hit.
 	targets []target
+	// after is how often it opens before a kill.
+	after int
 	// jitter is how long after the event it hits at most.
 	jitter time.Duration
 }
@@ -130,7 +132,7 @@ func (r *round) child(execution string) int {
 func (r *round) strike(w window, t target) bool {
 	for deadline := time.Now().Add(windowPatience); time.Now().Before(deadline); {
 		s, ok := r.watch.await(time.Until(deadline), w.opens)
-		if !ok || w.reach != nil && !w.reach(r, s) {
+		if w.after--; w.after >= 0 || !ok || w.reach != nil && !w.reach(r, s) {
 			continue
 		}
 		if w.jitter > 0 {
