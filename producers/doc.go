@@ -21,14 +21,18 @@
 //	monitor.run          monitor           the batches of its lines              when the last is posted, or the session ends
 //	mailbox.acknowledge  told record       nothing: it appends                   when that is durable
 //	estates.look         session           nothing: it reads what is unread      when it has read the ledger once
+//	unreadMail.follow    class of events, of    what is unread, from the first pull on   with ServeSinks
+//	                     who serves sinks
+//	sinks.pull           request of a sink      its answer                               with the request
+//	loan terms           loan                   nothing: they give it back               with the loan
 //	kin.reapOrphans      program           orphans of executions that exited     with the last session
 //
 // [Session.Close] waits for those of its session.
 //
 // # Locks
 //
-// Session.mu, then execution.mu, then mailbox.mu, then monitor.mu; and after
+// Session.mu, then execution.mu, then mailbox.mu, then monitor.mu or loans.mu; and after
 // execution.mu also process.mu, then kin.mu. None is held while the ledger is
-// appended to, and what runs on the ledger's goroutines takes mailbox.mu and
-// monitor.mu only.
+// appended to, and what runs on the ledger's goroutines takes mailbox.mu,
+// monitor.mu and loans.mu only.
 package producers

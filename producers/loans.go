@@ -34,8 +34,7 @@ type Lent struct {
 	Redelivered bool   `json:"redelivered,omitempty"`
 }
 
-// loans is what a mailbox has lent to sinks. Its lock is taken after no other,
-// and none is taken under it.
+// loans is what a mailbox has lent to sinks. No lock is taken under its own.
 type loans struct {
 	wait time.Duration // how long a sink has; [ledger.AckWait], but for tests
 

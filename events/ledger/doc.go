@@ -53,6 +53,13 @@
 // open fails with [ErrDamaged], names the block, and leaves everything as it was.
 // [Repair] then drops nothing but the damaged records.
 //
+// # Sinks
+//
+// A program outside may take the mail of one owner. It is in an account of its
+// own, which the processes that serve it log in to as well: there they answer as
+// a JetStream pull consumer would, see [Ledger.ServeSinks]. The ledger's account
+// exports nothing into it.
+//
 // # Goroutines
 //
 //	who                     owns
@@ -65,6 +72,8 @@
 //	auto prune              while hosting: keeping the size limit
 //	auto pack               while hosting: writing the packed twins of segments
 //	removal (host)          the copies of a careful open, once
+//	serving sinks           a connection for each sink, until the host changes
+//	pulls                   one request of a sink each
 //	server (host)           everything below the socket
 //
 // Everything else runs on the callers' goroutines.
