@@ -40,6 +40,7 @@ var tables = []table{
 	{"read", (*bench).readPages},
 	{"capture", (*bench).capture},
 	{"flood", (*bench).besideFlood},
+	{"beside", (*bench).beside},
 	{"store", (*bench).store},
 	{"open", (*bench).open},
 }

@@ -263,13 +263,14 @@ func (l *Ledger) settledIn(ctx context.Context, segment string) (map[string]even
 func (l *Ledger) fillTwin(ctx context.Context, segment string, settled map[string]events.Settled, gentle bool) (int64, error) {
 	read := contents{}
 	p := newPacker(l, twinName(segment), gentle)
-	for r, err := range l.scan(ctx, segment, everything, 1, batchBytes) {
+	for r, err := range l.scan(ctx, segment, everything, 1, p.batch(), p.batch()) {
 		if err != nil {
 			return 0, err
 		}
 		if err := errors.Join(read.add(r), p.add(ctx, r)); err != nil {
 			return 0, err
 		}
+		p.rest(ctx)
 	}
 	if err := p.flushAll(ctx); err != nil {
 		return 0, err
@@ -279,7 +280,7 @@ func (l *Ledger) fillTwin(ctx context.Context, segment string, settled map[strin
 		return 0, errMoved
 	}
 	packed := contents{}
-	for r, err := range l.scan(ctx, twinName(segment), everything, 2, batchBytes) { // 1 is the mark
+	for r, err := range l.scan(ctx, twinName(segment), everything, 2, p.batch(), p.batch()) { // 1 is the mark
 		if err != nil {
 			return 0, err
 		}

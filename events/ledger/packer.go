@@ -25,8 +25,11 @@ const (
 	maxPacking      = 4096     // executions
 	maxPackingBytes = 32 << 20 // data, and what it costs to hold it
 	recordOverhead  = 128
-	// packWork is how long a gentle packer works before it rests as long.
-	packWork = 5 * time.Millisecond
+	// packWork is how long a gentle packer works before it rests as long, and
+	// gentleBytes what it asks the server for at once: each batch keeps both
+	// busy, whoever else waits for the processor.
+	packWork    = time.Millisecond
+	gentleBytes = 128 << 10
 	// publishTimeout bounds how long a packed message may take.
 	publishTimeout = 10 * time.Second
 )
@@ -133,7 +136,6 @@ func (p *packer) flush(ctx context.Context, key string) error {
 }
 
 func (p *packer) publish(ctx context.Context, m events.Message) error {
-	p.rest(ctx)
 	once, cancel := context.WithTimeout(ctx, publishTimeout)
 	defer cancel()
 	m = Portable(m)
@@ -147,6 +149,14 @@ func (p *packer) publish(ctx context.Context, m events.Message) error {
 		atPackStep("begun")
 	}
 	return nil
+}
+
+// batch is how many bytes the packer reads at once.
+func (p *packer) batch() int {
+	if p.gentle {
+		return gentleBytes
+	}
+	return batchBytes
 }
 
 // rest pauses a gentle packer for as long as it worked.
