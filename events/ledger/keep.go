@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"log/slog"
 	"time"
 
 	"github.com/nats-io/nats.go"
@@ -163,7 +164,11 @@ func (s *store) restart(change func(*host)) error {
 		return nil
 	}
 	s.restarted = time.Now()
-	s.o.Logger.Warn("restarting the ledger's server")
+	level := slog.LevelWarn
+	if change != nil { // somebody asked for it
+		level = slog.LevelInfo
+	}
+	s.o.Logger.Log(context.Background(), level, "restarting the ledger's server")
 	return s.dial.restart(change)
 }
 

@@ -3,6 +3,7 @@ package ledger
 import (
 	"errors"
 	"fmt"
+	"path/filepath"
 	"testing"
 	"time"
 
@@ -179,6 +180,25 @@ func TestNobodyConnectsWithoutCredentials(t *testing.T) {
 			nc.Close()
 			t.Error("connected without credentials")
 		}
+	}
+}
+
+// A ledger that is closed while its server restarts is as whole as before:
+// nothing of it is kept aside.
+func TestRotateAndCloseKeepsNothingAside(t *testing.T) {
+	dir := t.TempDir()
+	for range 5 {
+		l := open(t, dir)
+		appendQueued(t, l, 5)
+		if err := l.Rotate(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		if err := l.Close(); err != nil {
+			t.Error(err)
+		}
+	}
+	if kept, _ := filepath.Glob(filepath.Join(dir, "refused-*")); len(kept) > 0 {
+		t.Errorf("kept: %q", kept)
 	}
 }
 

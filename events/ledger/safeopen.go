@@ -300,11 +300,17 @@ func copyFile(from, to string) (err error) {
 func checkStreams(ctx context.Context, js jetstream.JetStream, m *marker, names []string) error {
 	for _, n := range names {
 		s, err := js.Stream(ctx, n)
+		if ctx.Err() != nil { // it was not waited for, which says nothing of the stream
+			return fmt.Errorf("checking stream %s: %w", n, context.Cause(ctx))
+		}
 		if err != nil {
 			return damaged("stream %s did not come back: %v", n, err)
 		}
 		// Lost is filled in only with the details.
 		i, err := s.Info(ctx, jetstream.WithDeletedDetails(true))
+		if ctx.Err() != nil {
+			return fmt.Errorf("checking stream %s: %w", n, context.Cause(ctx))
+		}
 		if err != nil {
 			return damaged("stream %s does not answer: %v", n, err)
 		}
