@@ -35,6 +35,15 @@ type Query struct {
 	NewestFirst bool
 }
 
+// Outcomes are the words that Query.Outcome may have: what a command's end
+// meant, and its status.
+var Outcomes = []string{
+	string(events.OutcomeSuccess), string(events.OutcomeFailure), string(events.OutcomeNoMatch),
+	string(events.OutcomeDifferent), string(events.OutcomeFalse),
+	string(events.StatusRunning), string(events.StatusCompleted), string(events.StatusFailed),
+	string(events.StatusStopped), string(events.StatusTimedOut), string(events.StatusLost), projections.WordTimedOut,
+}
+
 // Match is one line that matches: of an output, or of a command.
 type Match struct {
 	Session   string    `json:"session"`

@@ -152,3 +152,11 @@ func duration(d time.Duration) string {
 		return d.Round(time.Second).String()
 	}
 }
+
+// counted is a number of things.
+func counted[N int | int64 | uint64](n N, thing string) string {
+	if n != 1 {
+		thing += "s"
+	}
+	return fmt.Sprintf("%d %s", n, thing)
+}

@@ -73,7 +73,7 @@ func (d *diagnosis) examineSessions(ctx context.Context, l *ledger.Ledger) error
 		}
 	}
 	if live > 0 {
-		d.note("%d sessions are live", live)
+		d.note("%s alive", counted(live, "session"))
 	}
 	return nil
 }

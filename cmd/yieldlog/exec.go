@@ -105,6 +105,10 @@ func (a *app) exec(ctx context.Context, r producers.Request) (err error) {
 // execStatus is the command's end as the end of this process.
 func (a *app) execStatus(ctx context.Context, v *live, r producers.Result) error {
 	if r.Outcome == producers.Refused {
+		if r.Reason == "background" { // the refusal's own advice is for agents
+			r.Refusal = "the background operator & is refused: the command would outlive its shell unseen. " +
+				"Run it without &, and yieldlog itself in the background"
+		}
 		fmt.Fprintln(a.err, "yieldlog:", r.Refusal)
 		return statusError{exitNotStarted}
 	}

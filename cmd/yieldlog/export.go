@@ -106,7 +106,7 @@ func (a *app) export(ctx context.Context, l *ledger.Ledger, sessions []string, f
 	if a.json {
 		return a.printJSON("export", map[string]any{"file": file, "sessions": sessions, "messages": n})
 	}
-	_, err = fmt.Fprintf(a.out, "%s: %d sessions, %d messages\n", file, len(sessions), n)
+	_, err = fmt.Fprintf(a.out, "%s: %s, %s\n", file, counted(len(sessions), "session"), counted(n, "message"))
 	return err
 }
 

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"iter"
 	"regexp/syntax"
+	"slices"
 	"strings"
 	"time"
 
@@ -32,6 +33,9 @@ The exit code is 3 when nothing matches.`,
 		Args: usageArgs(cobra.ExactArgs(1)),
 		RunE: func(c *cobra.Command, args []string) (err error) {
 			q.Pattern = args[0]
+			if q.Outcome != "" && !slices.Contains(replay.Outcomes, q.Outcome) {
+				return usageError{fmt.Errorf("--outcome %q is no way to end: give one of %s", q.Outcome, strings.Join(replay.Outcomes, ", "))}
+			}
 			if q.Since, err = parseTime(since); err != nil {
 				return usageError{err}
 			}

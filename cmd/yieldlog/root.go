@@ -52,7 +52,23 @@ replayable ledger of everything that happened.
 	addGroup(root, "Share", newExport(a), newImport(a), newSubscriber(a), newSink(a), newOn(a))
 	addGroup(root, "Look after the ledger", newVerify(a), newDoctor(a), newServe(a), newPrune(a), newPack(a), newRotate(a), newFork(a), newRewind(a))
 	root.AddCommand(newConfig(a), newVersion(a))
+	strictCompletion(root)
 	return root
+}
+
+// strictCompletion makes cobra's completion command refuse what it does not know.
+func strictCompletion(root *cobra.Command) {
+	root.InitDefaultCompletionCmd()
+	for _, c := range root.Commands() {
+		if c.Name() != "completion" {
+			continue
+		}
+		c.Args = usageArgs(cobra.NoArgs)
+		c.RunE = func(c *cobra.Command, _ []string) error { return c.Help() }
+		for _, shell := range c.Commands() {
+			shell.Args = usageArgs(cobra.NoArgs)
+		}
+	}
 }
 
 // addGroup adds commands under a title of their own in the help.

@@ -43,8 +43,9 @@ func (a *app) printVerification(v replay.Verification) error {
 		for _, f := range v.Findings {
 			fmt.Fprintf(a.out, "%-9s %6d  %s  %s\n", f.Check, f.Seq, shortID(f.Execution), f.Text)
 		}
-		fmt.Fprintf(a.out, "%d events, %d sessions, %d executions, %s of output (%s pruned): %d findings\n",
-			v.Events, v.Sessions, v.Executions, size(v.OutputBytes), size(v.PrunedBytes), len(v.Findings))
+		fmt.Fprintf(a.out, "%s, %s, %s, %s of output (%s pruned): %s\n",
+			counted(v.Events, "event"), counted(v.Sessions, "session"), counted(v.Executions, "execution"),
+			size(v.OutputBytes), size(v.PrunedBytes), counted(len(v.Findings), "finding"))
 	}
 	if !v.OK() {
 		return fmt.Errorf("%w: %d things are wrong", errFindings, len(v.Findings))
