@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"log/slog"
 	"time"
 
 	"github.com/nats-io/nats.go"
@@ -164,11 +163,11 @@ func (s *store) restart(change func(*host)) error {
 		return nil
 	}
 	s.restarted = time.Now()
-	level := slog.LevelWarn
+	say := s.o.Logger.Warn
 	if change != nil { // somebody asked for it
-		level = slog.LevelInfo
+		say = s.o.Logger.Info
 	}
-	s.o.Logger.Log(context.Background(), level, "restarting the ledger's server")
+	say("restarting the ledger's server")
 	return s.dial.restart(change)
 }
 
