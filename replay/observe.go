@@ -36,6 +36,7 @@ func (b *reader) newest() (Page, error) {
 	if o.ahead() {
 		return b.forward()
 	}
+	o.toEnd(end)
 	o.cut()
 	o.page.Start = from
 	if o.page.OmittedBytes > 0 {
@@ -58,18 +59,28 @@ func (b *reader) headTail() (Page, error) {
 		if o.head, err = b.collect(from, from+span/2, 0); err != nil {
 			return Page{}, err
 		}
-		o.head.end = from + span/2
 		o.tail.start = end - span/2
 	}
 	if o.tail, err = b.collect(o.tail.start, end, 0); err != nil {
 		return Page{}, err
 	}
+	if end-from > span && o.head.end < from+span/2 {
+		o.head.gap(from + span/2) // else the tail, which is later, would not be there
+	}
 	if o.ahead() {
 		return b.forward()
 	}
+	o.toEnd(end)
 	o.cut()
 	o.page.Start = from
 	return o.page, nil
+}
+
+// toEnd notes what was deleted at the end of an output to which nothing comes.
+func (o *observation) toEnd(end int64) {
+	if o.request.Final && o.tail.end < end {
+		o.tail.gap(end)
+	}
 }
 
 // ahead reports whether the output is not recorded up to where it is known to
@@ -135,6 +146,11 @@ func (o *observation) cut() {
 		next = o.tail.whole()
 	}
 	o.page.Next, o.page.Latest = next, max(o.request.End, o.tail.seen, next)
+	for _, r := range []run{o.head, o.tail} {
+		if r.missing > 0 { // it was deleted
+			o.omit(r.missingFrom, min(r.missingTo, next), r.missing)
+		}
+	}
 	o.tail = o.tail.upTo(next)
 	complete := true
 	for _, k := range streams {

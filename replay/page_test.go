@@ -278,6 +278,29 @@ func TestPrunedOutput(t *testing.T) {
 	}
 }
 
+// TestY84_ObservationsOfPrunedOutput: what was deleted is named, also where the
+// end is asked for, and reading goes on behind it.
+func TestY84_ObservationsOfPrunedOutput(t *testing.T) {
+	const end = 1 << 20
+	last := tape{{Stream: events.KindStdout, Offset: end - 3, Data: []byte("def")}}
+	for name, tt := range map[string]struct {
+		recorded tape
+		shown    string
+	}{"the beginning": {last, "def"}, "all": {nil, ""}} {
+		for _, r := range []replay.PageRequest{
+			{Newest: true, Limit: 1000}, {HeadTail: true, Limit: 1000}, {Newest: true, Limit: end}, {HeadTail: true, Limit: end}, {TailLines: 5},
+		} {
+			r.End, r.Final = end, true
+			r.Totals = map[events.Kind]int64{events.KindStdout: end}
+			p := read(t, tt.recorded, r)
+			if string(p.Stdout) != tt.shown || p.Next != end || !p.Truncated || p.OmittedBytes != end-int64(len(tt.shown)) || p.OmittedFrom != 0 {
+				t.Errorf("%s, %+v: %q, next %d, truncated %t, omitted [%d, %d) %d bytes",
+					name, r, p.Stdout, p.Next, p.Truncated, p.OmittedFrom, p.OmittedTo, p.OmittedBytes)
+			}
+		}
+	}
+}
+
 // TestObservationsOfLongOutput: what is not read is omitted and named: the page
 // and the bytes of its omitted range have every byte of what was asked for.
 func TestObservationsOfLongOutput(t *testing.T) {
