@@ -147,6 +147,9 @@ func (c *Config) shellCommand(command string) []string {
 	if len(shell) == 0 {
 		shell = defaultShell()
 	}
+	if strings.HasPrefix(command, "-") || strings.HasPrefix(command, "+") {
+		command = " " + command // else the shell takes it for its own options
+	}
 	return append(append(make([]string, 0, len(shell)+1), shell...), command)
 }
 

@@ -26,6 +26,16 @@ func TestM72_ExecAnswersWithTheEnd(t *testing.T) {
 	}
 }
 
+// A command that begins like an option is a command all the same.
+func TestY10_CommandsAreNoOptions(t *testing.T) {
+	b := newBench(t)
+	for _, command := range []string{"-x; echo ran", "--help; echo ran", "+x; echo ran"} {
+		if n := b.run(request(command)); n.out != "ran\n" {
+			t.Errorf("%s: stdout %q, stderr %q", command, n.out, n.err)
+		}
+	}
+}
+
 func TestM114_ASignalIsNamed(t *testing.T) {
 	b := newBench(t)
 	n := b.run(request("kill -9 $$"))
