@@ -78,8 +78,8 @@ func (c *Claim) Leave() { _ = c.lock.Close() }
 
 // Alive reports whether a living process holds the session's claim.
 func (l *Ledger) Alive(session string) bool {
-	f, err := lockFile(stateDir(l.opts.Dir).session(session), false)
-	if err == nil {
+	f, err := lockShared(stateDir(l.opts.Dir).session(session))
+	if f != nil {
 		_ = f.Close() // it was only tried
 	}
 	return errors.Is(err, errLocked)

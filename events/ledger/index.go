@@ -9,6 +9,7 @@ import (
 	"io"
 	"os"
 	"path/filepath"
+	"slices"
 
 	"github.com/minio/highwayhash"
 	"github.com/nats-io/nats-server/v2/server/avl"
@@ -27,8 +28,10 @@ type index struct {
 }
 
 // readIndex reads the index of a stream; a missing or damaged one is empty. It
-// holds no more than a part of the file, which has an entry for each subject.
-func readIndex(streamDir, stream string) index {
+// holds no more than a part of the file, which has an entry for each subject:
+// each, if not nil, is told the subject and the first and last block that may
+// hold it, before anybody knows whether the index is sound.
+func readIndex(streamDir, stream string, each func(subject []byte, first, last int)) index {
 	f, err := os.Open(filepath.Join(streamDir, "msgs", "index.db"))
 	if err != nil {
 		return index{}
@@ -44,7 +47,7 @@ func readIndex(streamDir, stream string) index {
 		panic(err) // the key has the right length
 	}
 	body := io.TeeReader(io.LimitReader(f, st.Size()-recordSum), h)
-	ix, rest, err := parseIndex(bufio.NewReaderSize(body, indexBuffer))
+	ix, rest, err := parseIndex(bufio.NewReaderSize(body, indexBuffer), each)
 	if err != nil {
 		return index{}
 	}
@@ -74,6 +77,7 @@ func endsAt(body []byte, streamDir string) bool {
 // An indexReader reads the numbers of an index. After an error all are 0.
 type indexReader struct {
 	from *bufio.Reader
+	text []byte
 	bad  bool
 }
 
@@ -86,6 +90,22 @@ func (r *indexReader) skip(n int) {
 		r.bad = true
 	}
 }
+
+// subject reads a subject, or skips it. It is good until the next one.
+func (r *indexReader) subject(size int, wanted bool) []byte {
+	if !wanted || size > maxSubject {
+		r.skip(size)
+		return nil
+	}
+	r.text = slices.Grow(r.text[:0], size)[:size]
+	if _, err := io.ReadFull(r.from, r.text); err != nil {
+		r.bad = true
+	}
+	return r.text
+}
+
+// maxSubject is the most bytes of a subject that an index can hold.
+const maxSubject = 1 << 16
 
 // number reads a varint. A signed one is as long, and skipped alike.
 func (r *indexReader) number() uint64 {
@@ -105,7 +125,7 @@ var errIndex = errors.New("the index cannot be read")
 // parseIndex reads what JetStream's recoverFullState does: two bytes of magic
 // and version, the state of the stream, its subjects, its blocks. It returns
 // also what the index ends with: the blocks and what is behind them.
-func parseIndex(body *bufio.Reader) (ix index, end []byte, err error) {
+func parseIndex(body *bufio.Reader, each func([]byte, int, int)) (ix index, end []byte, err error) {
 	r := &indexReader{from: body}
 	var version byte
 	if magic, err := body.Peek(2); err == nil {
@@ -122,11 +142,15 @@ func parseIndex(body *bufio.Reader) (ix index, end []byte, err error) {
 		if size <= 0 {
 			continue
 		}
-		r.skip(size)
+		subject := r.subject(size, each != nil)
 		total := r.number()
-		r.number() // first block
+		first := r.number()
+		last := first
 		if total > 1 || version >= 4 {
-			r.number() // last block
+			last = r.number()
+		}
+		if each != nil && !r.bad {
+			each(subject, int(first), int(last))
 		}
 	}
 	if r.bad {

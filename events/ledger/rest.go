@@ -32,6 +32,10 @@ type rest struct {
 	mu sync.Mutex
 	// sound is the blocks of which every checksum was found good.
 	sound map[string]bool
+	// firsts is the first sequences of blocks, and where says for each segment
+	// which of its blocks may hold a subject.
+	firsts map[string]uint64
+	where  map[string]map[string]blockSpan
 	// idle is the block that was read last, for the next reader of it.
 	idle *restBuffer
 }
@@ -63,7 +67,7 @@ func openRest(d stateDir) (*rest, error) {
 	if err != nil || len(names) != len(m.Streams) || !m.has(lifecycleStream) {
 		return nil, err // a stream whose creation was cut off
 	}
-	r := &rest{dir: d, sound: map[string]bool{}}
+	r := &rest{dir: d, sound: map[string]bool{}, firsts: map[string]uint64{}, where: map[string]map[string]blockSpan{}}
 	if r.streams, err = r.look(m); err != nil {
 		return nil, err
 	}
@@ -117,7 +121,7 @@ func (r *rest) begins(m *marker) bool {
 	if len(list) == 0 || len(m.Missing) > 0 {
 		return true
 	}
-	first, err := firstSequence(list[0])
+	first, err := r.first(list[0])
 	return err == nil && first <= 2
 }
 
@@ -139,7 +143,21 @@ func (r *rest) ends() bool {
 	return true
 }
 
-// firstSequence is the first sequence in a block, and 0 of an empty one.
+// first is the first sequence in a block, and 0 of an empty one.
+func (r *rest) first(b restBlock) (uint64, error) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if seq, ok := r.firsts[b.path]; ok {
+		return seq, nil
+	}
+	seq, err := firstSequence(b)
+	if err == nil {
+		r.firsts[b.path] = seq
+	}
+	return seq, err
+}
+
+// firstSequence reads the first sequence in a block.
 func firstSequence(b restBlock) (uint64, error) {
 	f, err := os.Open(b.path)
 	if err != nil {

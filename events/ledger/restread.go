@@ -16,12 +16,12 @@ import (
 // to the end, and returns where to go on. It fails with errStirred, and with
 // errStopped when the reader had enough.
 func (r *rest) scan(ctx context.Context, stream, subject string, from uint64, yield func(Raw, error) bool) (next uint64, err error) {
-	list, ok := r.streams[stream]
 	match := pattern(subject)
-	if !ok {
-		return from, errStirred
+	list, err := r.holders(ctx, stream, match)
+	if err != nil {
+		return from, err
 	}
-	start, err := holding(list, from)
+	start, err := r.holding(list, from)
 	if err != nil {
 		return from, err
 	}
@@ -66,10 +66,10 @@ func (r *rest) next(ctx context.Context, stream, subject string, from uint64) (f
 
 // newest is the last message whose subject matches.
 func (r *rest) newest(ctx context.Context, stream, subject string) (Raw, error) {
-	list, ok := r.streams[stream]
 	match := pattern(subject)
-	if !ok {
-		return Raw{}, errStirred
+	list, err := r.holders(ctx, stream, match)
+	if err != nil {
+		return Raw{}, err
 	}
 	for _, b := range slices.Backward(list) {
 		if err := ctx.Err(); err != nil {
@@ -92,12 +92,12 @@ func (r *rest) newest(ctx context.Context, stream, subject string) (Raw, error) 
 }
 
 // holding is the index of the block that holds a sequence, if any does.
-func holding(list []restBlock, seq uint64) (int, error) {
+func (r *rest) holding(list []restBlock, seq uint64) (int, error) {
 	if seq <= 1 {
 		return 0, nil
 	}
 	for i := len(list) - 1; i > 0; i-- {
-		first, err := firstSequence(list[i])
+		first, err := r.first(list[i])
 		if err != nil {
 			return 0, err
 		}

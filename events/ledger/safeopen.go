@@ -110,8 +110,12 @@ func (in *inspection) stream(dir stateDir, m *marker, name string, all, relaxed 
 			name, dir.marker(), err, string(dir))
 		return
 	}
-	ix := readIndex(folder, name)
+	ix := readIndex(folder, name, nil)
 	scan := all || !ix.fresh
+	var found []scanned
+	if scan {
+		found = scanAll(paths, name)
+	}
 	var last uint64
 	for i, p := range paths {
 		if i > 0 {
@@ -121,7 +125,7 @@ func (in *inspection) stream(dir stateDir, m *marker, name string, all, relaxed 
 			in.glance(name, p, ix)
 			continue
 		}
-		r, ok := in.block(name, p, i == len(paths)-1)
+		r, ok := in.block(name, found[i], i == len(paths)-1)
 		if !ok {
 			return
 		}
@@ -146,13 +150,13 @@ func (in *inspection) glance(stream, path string, ix index) {
 	}
 }
 
-// block scans one block. Only the last one may have a torn end.
-func (in *inspection) block(stream, path string, last bool) (blockScan, bool) {
-	r, err := scanBlock(path, stream)
+// block judges the scan of one block. Only the last one may have a torn end.
+func (in *inspection) block(stream string, s scanned, last bool) (blockScan, bool) {
+	r, path := s.blockScan, s.path
 	in.scans[path] = r
 	switch {
-	case err != nil:
-		in.unreadable(stream, path, err)
+	case s.err != nil:
+		in.unreadable(stream, path, s.err)
 		return r, false
 	case r.damage == "":
 	case r.torn && last:

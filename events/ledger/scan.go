@@ -8,9 +8,12 @@ import (
 	"hash"
 	"os"
 	"path/filepath"
+	"runtime"
 	"slices"
 	"strconv"
 	"strings"
+	"sync"
+	"sync/atomic"
 
 	"github.com/minio/highwayhash"
 
@@ -71,8 +74,14 @@ func blocks(streamDir string) ([]string, error) {
 
 // scanBlock verifies the checksums of one block file.
 func scanBlock(path, stream string) (blockScan, error) {
+	var buf bytes.Buffer
+	return scanInto(&buf, path, stream)
+}
+
+// scanInto is scanBlock with the memory for the block.
+func scanInto(buf *bytes.Buffer, path, stream string) (blockScan, error) {
 	r := blockScan{path: path}
-	b, err := os.ReadFile(path)
+	b, err := readInto(buf, path)
 	if err != nil {
 		return r, fmt.Errorf("reading block: %w", err)
 	}
@@ -91,6 +100,43 @@ func scanBlock(path, stream string) (blockScan, error) {
 	}
 	r.end = int64(len(b))
 	return r, nil
+}
+
+func readInto(buf *bytes.Buffer, path string) ([]byte, error) {
+	f, err := os.Open(path)
+	if err != nil {
+		return nil, err
+	}
+	defer func() { _ = f.Close() }()
+	buf.Reset()
+	if st, err := f.Stat(); err == nil {
+		buf.Grow(int(st.Size()) + bytes.MinRead)
+	}
+	_, err = buf.ReadFrom(f)
+	return buf.Bytes(), err
+}
+
+// A scanned is what a scan of one block found, or why it could not.
+type scanned struct {
+	blockScan
+	err error
+}
+
+// scanAll scans blocks of a stream, as many at once as there are processors.
+func scanAll(paths []string, stream string) []scanned {
+	found := make([]scanned, len(paths))
+	var next atomic.Int64
+	var workers sync.WaitGroup
+	for range min(runtime.GOMAXPROCS(0), len(paths)) {
+		workers.Go(func() {
+			var buf bytes.Buffer
+			for i := next.Add(1) - 1; i < int64(len(paths)); i = next.Add(1) - 1 {
+				found[i].blockScan, found[i].err = scanInto(&buf, paths[i], stream)
+			}
+		})
+	}
+	workers.Wait()
+	return found
 }
 
 func blockHash(path, stream string) hash.Hash {
