@@ -4,11 +4,9 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"maps"
 	"os"
 	"os/exec"
 	"path/filepath"
-	"slices"
 	"strconv"
 	"time"
 
@@ -23,25 +21,16 @@ const (
 	sessionOf  = 1000
 )
 
-// settled is how long the recording of a ledger is past before it is opened. A
-// server remembers the ids of what came in its last two minutes; a ledger of
-// which all is that young is none that anybody has.
-const settled = 130 * time.Second
-
 // open measures `yieldlog ps` from a cold start on ledgers of growing length:
 // after the last process closed it in good order, and after it was killed.
 func (b *bench) open() ([]row, error) {
 	var rows []row
-	dirs := map[int]string{}
 	for n := 10_000; n <= b.most; n *= 10 {
-		dirs[n] = filepath.Join(b.dir, fmt.Sprintf("long-%d", n))
-		if err := recordApart(dirs[n], n); err != nil {
+		dir := filepath.Join(b.dir, fmt.Sprintf("long-%d", n))
+		if err := recordApart(dir, n); err != nil {
 			return nil, fmt.Errorf("recording %d events: %w", n, err)
 		}
-	}
-	time.Sleep(settled)
-	for _, n := range slices.Sorted(maps.Keys(dirs)) {
-		more, err := b.opened(dirs[n], n)
+		more, err := b.opened(dir, n)
 		if err != nil {
 			return nil, err
 		}
@@ -151,43 +140,55 @@ func recordApart(dir string, n int) error {
 	return cmd.Run()
 }
 
-// record makes a ledger of n lifecycle events.
+// record makes a ledger of n lifecycle events that are an hour old, and lets a
+// server find them, as after a kill, and stop in good order.
 func record(dir string, n int) error {
-	ctx := context.Background()
-	l, err := ledger.Open(ctx, ledger.Options{Dir: dir, Sync: ledger.SyncRelaxed})
+	if err := visit(dir); err != nil {
+		return err
+	}
+	folder := filepath.Join(dir, "store", "jetstream", "LEDGER", "streams", "LIFECYCLE", "msgs")
+	old, err := filepath.Glob(filepath.Join(folder, "*"))
 	if err != nil {
 		return err
 	}
-	failed := make(chan error, 1)
-	done := func(_ events.Event, err error) {
-		if err != nil {
-			select {
-			case failed <- err:
-			default: // the first is enough
-			}
+	for _, path := range old {
+		if err := os.Remove(path); err != nil {
+			return err
 		}
 	}
+	w := &blockWriter{dir: folder, stream: "LIFECYCLE", at: time.Now().Add(-time.Hour).UTC()}
+	if err := errors.Join(w.lives(n/eventsEach), w.close()); err != nil {
+		return err
+	}
+	return visit(dir)
+}
+
+// visit opens a ledger and closes it again.
+func visit(dir string) error {
+	l, err := ledger.Open(context.Background(), ledger.Options{Dir: dir, Sync: ledger.SyncRelaxed})
+	if err != nil {
+		return err
+	}
+	return l.Close()
+}
+
+// lives writes what happens to so many executions.
+func (w *blockWriter) lives(executions int) error {
 	session := ""
-	for i := range n / eventsEach {
+	for i := range executions {
 		if i%sessionOf == 0 {
-			session = events.NewID()
-			if err := l.Post(ctx, events.Event{Session: session, Subject: session, Body: events.Opened{Program: "bench"}}, done); err != nil {
-				return errors.Join(err, l.Close())
+			session, w.prev = events.NewID(), ""
+			if err := w.append(events.Event{Session: session, Subject: session, Body: events.Opened{Program: "bench"}}); err != nil {
+				return err
 			}
 		}
 		for _, e := range life(session, i) {
-			if err := l.Post(ctx, e, done); err != nil {
-				return errors.Join(err, l.Close())
+			if err := w.append(e); err != nil {
+				return err
 			}
 		}
 	}
-	err = l.Close()
-	select {
-	case first := <-failed:
-		return errors.Join(first, err)
-	default:
-		return err
-	}
+	return nil
 }
 
 // life is what happens to one execution, all that can.
