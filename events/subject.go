@@ -41,6 +41,13 @@ func (f Filter) Match(e Event) bool {
 		(f.Kind == "" || f.Kind == e.Kind())
 }
 
+// ParseSubject is the filter that selects the events of one subject. It fails
+// when the subject is no event's.
+func ParseSubject(s string) (Filter, error) {
+	session, class, id, kind, err := parseSubject(s)
+	return Filter{Session: session, Class: class, ID: id, Kind: kind}, err
+}
+
 // parseSubject splits a subject. It fails unless the subject has exactly the
 // five tokens of the grammar.
 func parseSubject(s string) (session string, class Class, id string, kind Kind, err error) {

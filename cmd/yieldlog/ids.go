@@ -45,7 +45,7 @@ func resolveID(ctx context.Context, l *ledger.Ledger, suffix string) (named, err
 			return named{}, err
 		case n.id() == want:
 			return n, nil
-		case strings.HasSuffix(n.id(), want):
+		case strings.HasSuffix(n.id(), want) && !slices.Contains(found, n):
 			found = append(found, n)
 		}
 	}
@@ -84,29 +84,23 @@ func splitAddress(s string) (id string, offset int64, err error) {
 	return id, offset, nil
 }
 
-// allIDs yields every session and every execution, in the order of the ledger.
+// allIDs yields every session and every execution; one that was refused after
+// its request comes twice.
 func allIDs(ctx context.Context, l *ledger.Ledger) func(func(named, error) bool) {
 	return func(yield func(named, error) bool) {
-		for _, kind := range []events.Kind{events.KindOpened, events.KindRequested, events.KindRefused} {
-			for e, err := range l.Read(ctx, events.Filter{Kind: kind}, 1, 0) {
-				n := named{session: e.Session, execution: e.Execution()}
-				if err != nil {
-					err = fmt.Errorf("reading the ids: %w", err)
-				} else if kind == events.KindRefused && !isFirst(e) {
-					continue // its requested was yielded
-				}
-				if !yield(n, err) || err != nil {
-					return
-				}
+		for f, err := range l.Subjects(ctx, events.KindOpened, events.KindRequested, events.KindRefused) {
+			n := named{session: f.Session}
+			if f.Class == events.ClassExecution {
+				n.execution = f.ID
+			}
+			if err != nil {
+				err = fmt.Errorf("reading the ids: %w", err)
+			}
+			if !yield(n, err) || err != nil {
+				return
 			}
 		}
 	}
-}
-
-// isFirst reports whether a refusal is the first event of its execution.
-func isFirst(e events.Event) bool {
-	b, ok := e.Body.(events.Refused)
-	return ok && b.Request != nil
 }
 
 // completeIDs completes an id in the shell. What goes wrong completes nothing.
@@ -115,6 +109,7 @@ func (a *app) completeIDs(c *cobra.Command, args []string, toComplete string) ([
 		return nil, cobra.ShellCompDirectiveNoFileComp
 	}
 	var ids []string
+	known := map[string]bool{}
 	// An error here would only garble the user's prompt.
 	_ = a.reading(c.Context(), func(l *ledger.Ledger) error {
 		for n, err := range allIDs(c.Context(), l) {
@@ -122,7 +117,8 @@ func (a *app) completeIDs(c *cobra.Command, args []string, toComplete string) ([
 				return err
 			}
 			for _, id := range []string{n.id(), shortID(n.id())} {
-				if strings.HasPrefix(id, strings.ToUpper(toComplete)) {
+				if strings.HasPrefix(id, strings.ToUpper(toComplete)) && !known[n.id()] {
+					known[n.id()] = true
 					ids = append(ids, id)
 					break
 				}

@@ -37,6 +37,7 @@ type view struct {
 	Last      uint64
 	Lifecycle []Raw
 	Filtered  map[string][]Raw
+	Subjects  []events.Filter
 	Output    map[string][]Raw
 	Ends      map[string]int64
 }
@@ -62,6 +63,12 @@ func see(t *testing.T, l *Ledger, filters []events.Filter) view {
 	v.Lifecycle = read(events.Filter{}, 1, 0)
 	for _, f := range filters {
 		v.Filtered[f.Subject()] = read(f, v.Last/3, v.Last-v.Last/5)
+	}
+	for f, err := range l.Subjects(t.Context(), events.KindRequested, events.KindPosted) {
+		if err != nil {
+			t.Fatal(err)
+		}
+		v.Subjects = append(v.Subjects, f)
 	}
 	for _, r := range v.Lifecycle {
 		e, err := events.Decode(r.Message)

@@ -21,24 +21,35 @@ func (r *rest) scan(ctx context.Context, stream, subject string, from uint64, yi
 	if err != nil {
 		return from, err
 	}
+	return r.records(ctx, list, stream, from, func(rec []byte) error {
+		if !match.matches(recordSubject(rec)) {
+			return nil
+		}
+		m, err := message(rec)
+		if err == nil && !yield(m, nil) {
+			err = errStopped
+		}
+		return err
+	})
+}
+
+// records hands on the records of blocks, from a sequence on until fn fails, and
+// returns where to go on.
+func (r *rest) records(ctx context.Context, list []restBlock, stream string, from uint64, fn func(rec []byte) error) (next uint64, err error) {
 	start, err := r.holding(list, from)
 	if err != nil {
 		return from, err
 	}
 	next = from
-	for _, b := range list[start:] {
+	for _, b := range list[min(start, len(list)):] {
 		if err := ctx.Err(); err != nil {
 			return next, err
 		}
 		var bad error
 		err := r.walk(b, stream, next, func(rec []byte) bool {
-			next = sequence(rec) + 1
-			if !match.matches(recordSubject(rec)) {
-				return true
-			}
-			var m Raw
-			if m, bad = message(rec); bad == nil && !yield(m, nil) {
-				bad = errStopped
+			bad = fn(rec)
+			if bad == nil || errors.Is(bad, errStopped) {
+				next = sequence(rec) + 1
 			}
 			return bad == nil
 		})
