@@ -65,7 +65,7 @@ func main() {
 	b := &bench{}
 	flag.BoolVar(&b.peers, "peers", false, "measure YieldShell and Desktop Commander through the same client, where they are installed")
 	flag.IntVar(&b.rounds, "rounds", 400, "calls for each figure")
-	flag.IntVar(&b.most, "most", 1_000_000, "events of the longest ledger that is opened; 10000000 takes half an hour")
+	flag.IntVar(&b.most, "most", 1_000_000, "events of the longest ledger that is opened; 10000000 needs 14 GB of disk")
 	into := flag.String("record", "", "only record -most events in this directory")
 	flag.Parse()
 	run := func() error { return b.main(flag.Args()) }
