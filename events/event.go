@@ -1,13 +1,10 @@
 package events
 
 import (
-	"crypto/rand"
 	"fmt"
 	"strings"
 	"time"
 	"unicode"
-
-	"github.com/oklog/ulid/v2"
 )
 
 // Event is one immutable fact.
@@ -125,9 +122,4 @@ func (k Kind) Unique() bool {
 		return true
 	}
 	return false
-}
-
-// NewID returns a new ULID. It is safe for concurrent use.
-func NewID() string {
-	return ulid.MustNew(ulid.Now(), rand.Reader).String()
 }

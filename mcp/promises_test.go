@@ -255,6 +255,18 @@ func TestM121_DetailsOfWhatIsLive(t *testing.T) {
 	}
 }
 
+// A clock that stepped back makes no time negative.
+func TestNoTimeIsNegative(t *testing.T) {
+	now := time.Unix(1000, 0)
+	p := projections.Process{RequestedAt: now.Add(time.Hour), SpawnedAt: now.Add(time.Hour), LastOutputAt: now.Add(2 * time.Hour)}
+	for range 2 {
+		if l := list(p, now); l.DurationMS < 0 || *l.IdleMS < 0 {
+			t.Errorf("took %d ms, idle for %d ms", l.DurationMS, *l.IdleMS)
+		}
+		p.SpawnedAt = time.Time{} // as while it is queued
+	}
+}
+
 func TestM123_AnswersNameTheirCommand(t *testing.T) {
 	c := newCaller(t, liveServer(t, nil))
 	got := c.exec("echo one")

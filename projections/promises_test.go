@@ -141,3 +141,47 @@ func TestM21_CompletionsStandWhereTheyArrived(t *testing.T) {
 		t.Errorf("the rows are %q", got)
 	}
 }
+
+// The order is that of the sequences, and no duration is negative, also when the
+// clock steps back in the middle.
+func TestAClockThatStepsBackOrdersNothing(t *testing.T) {
+	rows, processes, crumbs := projections.NewTranscript("s"), projections.NewProcesses(), projections.NewBreadcrumbs()
+	at := func(seq uint64, clock int64, subject string, b events.Body) {
+		e := events.Event{Seq: seq, Time: time.Unix(clock, 0).UTC(), Session: "s", Owner: "/root", Subject: subject, Body: b}
+		if e.Class() == events.ClassOutput {
+			e.Seq = 0
+		}
+		for _, f := range []projections.Fold{rows, processes, crumbs} {
+			f.Apply(e)
+		}
+	}
+	seq := uint64(0)
+	for i, clock := range []int64{5000, 3000, 1000} {
+		id := fmt.Sprint("e", i)
+		for j, b := range background(id) {
+			seq++
+			at(seq, clock-int64(100*j), id, b)
+		}
+	}
+	var got []string
+	for _, r := range rows.Rows("") {
+		got = append(got, r.Execution)
+	}
+	if strings.Join(got, " ") != "e0 e1 e2" {
+		t.Errorf("the rows are %q", got)
+	}
+	var newest []string
+	for p := range processes.All() {
+		if newest = append(newest, p.Execution); p.Duration() < 0 || len(p.Anomalies) > 0 {
+			t.Errorf("%s took %s, %v", p.Execution, p.Duration(), p.Anomalies)
+		}
+	}
+	if strings.Join(newest, " ") != "e2 e1 e0" {
+		t.Errorf("newest first: %q", newest)
+	}
+	for i, c := range crumbs.List() {
+		if c.Execution != fmt.Sprint("e", i) {
+			t.Errorf("breadcrumb %d is of %s", i, c.Execution)
+		}
+	}
+}
