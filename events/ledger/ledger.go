@@ -160,7 +160,7 @@ func (l *Ledger) openReading(ctx context.Context) error {
 // Close waits up to ten seconds for what was posted, and closes. A host shuts
 // its server down cleanly.
 func (l *Ledger) Close() error {
-	ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
+	ctx, cancel := context.WithTimeout(context.Background(), closePatience(l.StalledSince(), time.Now()))
 	defer cancel()
 	err := errors.Join(l.lifecycle.drain(ctx), l.output.drain(ctx))
 	l.stop()
@@ -177,6 +177,16 @@ func (l *Ledger) Close() error {
 }
 
 func (l *Ledger) dir() stateDir { return stateDir(l.opts.Dir) }
+
+// closePatience is how long a closing ledger waits for what is queued. A ledger
+// that has not answered since then was waited for already.
+func closePatience(stalled, now time.Time) time.Duration {
+	const most, least = 10 * time.Second, time.Second
+	if stalled.IsZero() {
+		return most
+	}
+	return min(max(most-now.Sub(stalled), least), most)
+}
 
 // Append appends a lifecycle event and returns it once it is durable, with Seq,
 // ID, Time and Prev filled in. It returns [ErrExists] when the event is of a
