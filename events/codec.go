@@ -91,7 +91,11 @@ func Encode(e Event) (Message, error) {
 		h[headerOffset] = []string{strconv.FormatInt(b.Offset, 10)}
 		m.Data = b.Data
 		if len(b.Data) >= CompressFrom {
-			if z := compress(b.Data); len(z) < len(b.Data) {
+			z, err := compress(b.Data)
+			if err != nil {
+				return Message{}, fmt.Errorf("encoding event %s: %w", e.ID, err)
+			}
+			if len(z) < len(b.Data) {
 				m.Data = z
 				h[headerEncoding] = []string{encZstd}
 				h[headerLength] = []string{strconv.Itoa(len(b.Data))}
@@ -288,30 +292,15 @@ func get(h map[string][]string, key string) string {
 	return ""
 }
 
-// Encoders and decoders are bounded by the callers: each holds one for the
-// length of a call, and idle ones are given back to the collector.
-var (
-	zstdWriters = sync.Pool{New: func() any {
-		w, err := zstd.NewWriter(nil, zstd.WithEncoderLevel(zstd.SpeedFastest), zstd.WithEncoderConcurrency(1), zstd.WithWindowSize(MaxChunk))
-		if err != nil {
-			panic(err) // the options are constants
-		}
-		return w
-	}}
-	zstdReaders = sync.Pool{New: func() any {
-		r, err := zstd.NewReader(nil, zstd.WithDecoderConcurrency(1), zstd.WithDecoderMaxMemory(MaxChunk), zstd.WithDecoderLowmem(true))
-		if err != nil {
-			panic(err)
-		}
-		return r
-	}}
-)
-
-func compress(data []byte) []byte {
-	w := zstdWriters.Get().(*zstd.Encoder)
-	defer zstdWriters.Put(w)
-	return w.EncodeAll(data, make([]byte, 0, len(data)/2))
-}
+// Decoders are bounded by the callers: each holds one for the length of a call,
+// and idle ones are given back to the collector.
+var zstdReaders = sync.Pool{New: func() any {
+	r, err := zstd.NewReader(nil, zstd.WithDecoderConcurrency(1), zstd.WithDecoderMaxMemory(MaxChunk), zstd.WithDecoderLowmem(true))
+	if err != nil {
+		panic(err)
+	}
+	return r
+}}
 
 // inflate decompresses to exactly n bytes, and fails without using more memory
 // than that.

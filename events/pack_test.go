@@ -171,7 +171,7 @@ func TestDecodeBoundsPacked(t *testing.T) {
 		t.Fatal(err)
 	}
 	body := func(b []byte) func(*Message) {
-		return func(m *Message) { m.Data = compress(b) }
+		return func(m *Message) { m.Data = compressed(t, b) }
 	}
 	lengths := func(l uint64) []byte {
 		return append(binary.AppendUvarint([]byte{packedFormat, 1, 1, 0}, l), 0)
@@ -198,9 +198,9 @@ func TestDecodeBoundsPacked(t *testing.T) {
 		"no unit":            {body([]byte{packedFormat, 1, 0, 0, 0, 0}), "cut off"},
 		"a huge unit":        {body(binary.AppendUvarint([]byte{packedFormat, 1}, 1<<40)), "cut off"},
 		"a length beyond":    {body(lengths(MaxChunk + 2)), "cut off"},
-		"a length too long":  {func(m *Message) { *m = withBytes(*m, append(lengths(7), "short"...), "short") }, "cut off"},
-		"a length too short": {func(m *Message) { *m = withBytes(*m, append(lengths(5), "short"...), "short") }, "cut off"},
-		"no newline":         {func(m *Message) { *m = withBytes(*m, append(lengths(0), "short"...), "short") }, "cut off"},
+		"a length too long":  {func(m *Message) { *m = withBytes(t, *m, append(lengths(7), "short"...), "short") }, "cut off"},
+		"a length too short": {func(m *Message) { *m = withBytes(t, *m, append(lengths(5), "short"...), "short") }, "cut off"},
+		"no newline":         {func(m *Message) { *m = withBytes(t, *m, append(lengths(0), "short"...), "short") }, "cut off"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			m := good
@@ -219,8 +219,8 @@ func TestDecodeBoundsPacked(t *testing.T) {
 	}
 }
 
-func withBytes(m Message, body []byte, data string) Message {
-	m.Data = compress(body)
+func withBytes(t *testing.T, m Message, body []byte, data string) Message {
+	m.Data = compressed(t, body)
 	m.Header[headerLength] = []string{fmt.Sprint(len(data))}
 	m.Header[headerDigest] = []string{digest([]byte(data))}
 	return m
