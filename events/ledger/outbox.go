@@ -335,8 +335,8 @@ func (l *Ledger) postLarge(ctx context.Context, en *entry, size int) error {
 	}
 	l.encoding.Go(func() {
 		m, err := encode(en.event)
+		<-l.encoders // the next chunk need not wait until this one is sent
 		l.output.encoded(en, m, err)
-		<-l.encoders
 	})
 	return nil
 }
