@@ -7,6 +7,7 @@ import (
 	"iter"
 	"time"
 
+	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
 	"github.com/synadia-io/orbit.go/jetstreamext"
 
@@ -168,8 +169,15 @@ func (l *Ledger) batch(ctx context.Context, stream, subject string, next *uint64
 			return false, nil
 		}
 	}
+	if !more {
+		return false, errUnanswered
+	}
 	return more, nil
 }
+
+// errUnanswered is a batch without a message, and without the word that there is
+// none: GetBatch ends so when no answer comes in time, with no error of its own.
+var errUnanswered = fmt.Errorf("the host did not answer: %w", nats.ErrTimeout)
 
 func raw(m *jetstream.RawStreamMsg) Raw {
 	return Raw{Seq: m.Sequence, Message: events.Message{Subject: m.Subject, Header: m.Header, Data: m.Data}}
@@ -216,14 +224,14 @@ func (l *Ledger) next(ctx context.Context, stream, subject string, from uint64) 
 		}
 		for m, err := range batch {
 			if errors.Is(err, jetstreamext.ErrNoMessages) {
-				break
+				err = errNoMessage
 			}
 			if err != nil {
 				return Raw{}, l.unlessMoved(stream, err)
 			}
 			return raw(m), nil
 		}
-		return Raw{}, l.unlessMoved(stream, errNoMessage)
+		return Raw{}, l.unlessMoved(stream, errUnanswered)
 	})
 	if err != nil && !errors.Is(err, errNoMessage) {
 		err = fmt.Errorf("reading %s: %w", stream, err)

@@ -148,8 +148,8 @@ func (f *follower) readBatches(ctx context.Context) error {
 				return err
 			}
 		}
-		if got == 0 {
-			return nil
+		if got == 0 { // and nobody said that there is none
+			return nats.ErrTimeout
 		}
 	}
 }
