@@ -63,8 +63,12 @@ func TestY116_EndOfInputBehindUnreadAnswers(t *testing.T) {
 	outRead, outWrite := io.Pipe() // nobody reads
 	defer outRead.Close()
 	ended := make(chan error, 1)
-	go func() { ended <- s.ServeStdio(t.Context(), in, outWrite) }()
-	if _, err := far.WriteString(strings.Repeat(request(1, "ping", `{}`)+"\n", outboxHigh+200)); err != nil {
+	go func() {
+		rest, _ := Greeting(in) // as the program does
+		ended <- s.ServeStdio(t.Context(), rest, outWrite)
+	}()
+	// The writer takes what waits once, and then the queue fills.
+	if _, err := far.WriteString(strings.Repeat(`{"jsonrpc":"2.0","id":1,"method":"ping"}`+"\n", 2*outboxHigh+200)); err != nil {
 		t.Fatal(err)
 	}
 	_ = far.Close()

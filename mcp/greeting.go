@@ -4,8 +4,10 @@ import (
 	"bufio"
 	"bytes"
 	"encoding/json"
+	"errors"
 	"io"
 	"strings"
+	"syscall"
 )
 
 const (
@@ -17,7 +19,7 @@ const (
 
 // Greeting waits for the first message, and says which client sent it: its name
 // and version, or nothing if it does not say. Reading goes on from rest, the
-// message included.
+// message included; whether the client hung up can be asked of it as of in.
 func Greeting(in io.Reader) (rest io.Reader, client string) {
 	r := bufio.NewReaderSize(in, greetingMost)
 	for {
@@ -25,9 +27,24 @@ func Greeting(in io.Reader) (rest io.Reader, client string) {
 		seen, _ := r.Peek(r.Buffered())
 		line, _, whole := bytes.Cut(bytes.TrimLeft(seen, " \t\r\n"), []byte("\n"))
 		if whole || err != nil { // the end of the input, or of the buffer
-			return r, clientOf(line)
+			return greeted{r, in}, clientOf(line)
 		}
 	}
+}
+
+// greeted is an input of which the beginning was looked at.
+type greeted struct {
+	*bufio.Reader
+	in io.Reader
+}
+
+// SyscallConn is that of the input, if it has one.
+func (g greeted) SyscallConn() (syscall.RawConn, error) {
+	c, ok := g.in.(syscall.Conn)
+	if !ok {
+		return nil, errors.ErrUnsupported
+	}
+	return c.SyscallConn()
 }
 
 // clientInfo is what a client says of itself.
