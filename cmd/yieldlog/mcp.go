@@ -112,14 +112,18 @@ func (a *app) serveMCP(ctx context.Context, address, fork string) (err error) {
 // client is, for the session to be opened with. The message stays to be read. The
 // only error is that ctx ended; the read then waits on.
 func greeting(ctx context.Context, in io.Reader) (rest io.Reader, client string, err error) {
-	heard := make(chan struct{})
+	type first struct {
+		rest   io.Reader
+		client string
+	}
+	heard := make(chan first, 1)
 	go func() {
-		defer close(heard)
-		rest, client = mcp.Greeting(in)
+		rest, client := mcp.Greeting(in)
+		heard <- first{rest, client}
 	}()
 	select {
-	case <-heard:
-		return rest, client, nil
+	case f := <-heard:
+		return f.rest, f.client, nil
 	case <-ctx.Done():
 		return nil, "", context.Cause(ctx)
 	}
