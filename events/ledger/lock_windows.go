@@ -3,42 +3,16 @@ package ledger
 import (
 	"errors"
 	"fmt"
-	"io/fs"
 	"os"
 
 	"golang.org/x/sys/windows"
 )
 
-// lockFile opens and locks a file, creating it when create is set. The lock
-// lives as long as the returned file does. It fails with errLocked when someone
-// else holds the lock.
-func lockFile(path string, create bool) (*os.File, error) {
-	flags := os.O_RDWR
-	if create {
-		flags |= os.O_CREATE
-	}
-	f, err := os.OpenFile(path, flags, 0o600)
-	if err != nil {
-		return nil, fmt.Errorf("opening lock: %w", err)
-	}
-	return lockRange(f, windows.LOCKFILE_EXCLUSIVE_LOCK)
-}
+// The ways to hold a lock.
+const lockAlone, lockTogether = windows.LOCKFILE_EXCLUSIVE_LOCK, 0
 
-// lockShared locks a file against [lockFile], together with others who only
-// read. It is nil for a file that is not there. It fails with errLocked when
-// someone else holds the lock alone.
-func lockShared(path string) (*os.File, error) {
-	f, err := os.Open(path)
-	if errors.Is(err, fs.ErrNotExist) {
-		return nil, nil
-	}
-	if err != nil {
-		return nil, fmt.Errorf("opening lock: %w", err)
-	}
-	return lockRange(f, 0)
-}
-
-func lockRange(f *os.File, how uint32) (*os.File, error) {
+// locked is the file, locked, or closed with an error.
+func locked(f *os.File, how uint32) (*os.File, error) {
 	err := windows.LockFileEx(windows.Handle(f.Fd()), how|windows.LOCKFILE_FAIL_IMMEDIATELY, 0, 1, 0, &windows.Overlapped{})
 	if err == nil {
 		return f, nil
