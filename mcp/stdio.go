@@ -38,10 +38,11 @@ type stdioConn struct {
 	turn  chan struct{} // holds the turn to read, unless somebody has it; closed at the end of input
 	ended chan error    // takes how the input ended
 
-	mu    sync.Mutex
-	calls map[string]*inflight
-	idle  int // readers that wait for their turn
-	live  sync.WaitGroup
+	mu      sync.Mutex
+	calls   map[string]*inflight
+	idle    int // readers that wait for their turn
+	leaving bool
+	live    sync.WaitGroup // calls in flight; it grows under mu, until leaving
 }
 
 // idleReaders is how many goroutines may wait for their turn to read.
@@ -101,8 +102,12 @@ func (s *Server) ServeStdio(ctx context.Context, in io.Reader, out io.Writer) er
 	return err
 }
 
-// drain lets calls finish, cancels the ones that do not, and waits for them.
+// drain lets calls finish, cancels the ones that do not, and waits for them. No
+// call begins any more.
 func (c *stdioConn) drain(ctx context.Context, cancel context.CancelFunc) {
+	c.mu.Lock()
+	c.leaving = true
+	c.mu.Unlock()
 	idle := make(chan struct{})
 	go func() { c.live.Wait(); close(idle) }()
 	select {
@@ -165,6 +170,7 @@ func (c *stdioConn) nextCall(ctx context.Context) (answer func(), err error) {
 	for ctx.Err() == nil {
 		if c.out.full() {
 			c.await()
+			continue
 		}
 		line, err := c.lines.next()
 		switch {
@@ -247,7 +253,6 @@ func (c *stdioConn) begin(ctx context.Context, m message, line []byte) (answer f
 	if m.Method == "tools/call" && c.server.opts.Session != nil {
 		turn = c.server.opts.Session.Turn()
 	}
-	c.live.Add(1)
 	return func() {
 		defer c.live.Done()
 		defer cancel()
@@ -269,6 +274,9 @@ func (c *stdioConn) begin(ctx context.Context, m message, line []byte) (answer f
 func (c *stdioConn) register(id string, call *inflight) *rpcError {
 	c.mu.Lock()
 	defer c.mu.Unlock()
+	if c.leaving { // a line that was read meanwhile
+		return protocolError(codeInternal, "the server is ending")
+	}
 	if len(c.calls) >= maxCalls {
 		return protocolError(codeBusy, "%d calls are in flight: wait for some of them", maxCalls)
 	}
@@ -276,6 +284,7 @@ func (c *stdioConn) register(id string, call *inflight) *rpcError {
 		return protocolError(codeInvalidRequest, "a request with id %s is in flight", id)
 	}
 	c.calls[id] = call
+	c.live.Add(1)
 	return nil
 }
 

@@ -225,6 +225,15 @@ func TestDuplicateIDIsRefused(t *testing.T) {
 	}
 }
 
+// A line that is read while the server ends begins no call that nobody waits for.
+func TestNoCallBeginsOnceTheServerEnds(t *testing.T) {
+	c := &stdioConn{calls: map[string]*inflight{}}
+	c.drain(t.Context(), func() {})
+	if bad := c.register("1", &inflight{}); bad == nil {
+		t.Error("a call began")
+	}
+}
+
 func TestHugeLine(t *testing.T) {
 	s, _, _ := gated(t)
 	c := serve(t, s)
