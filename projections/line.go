@@ -5,7 +5,13 @@ import (
 )
 
 // End is the end of an execution in a few words, such as "failed (exit code 3)".
-func End(s events.Settled) string { return Word(s) + detail(s) }
+// Notices have no word for a loss, and call it a stop.
+func End(s events.Settled) string {
+	if s.Status == events.StatusLost {
+		return "lost with its server"
+	}
+	return Word(s) + detail(s)
+}
 
 // Line is a lifecycle event as a line of a replay: what somebody did, or what
 // came of it. It is empty for events that nobody needs to see. Control

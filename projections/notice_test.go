@@ -64,6 +64,19 @@ func TestM15_M92_NoticeCannotBeForged(t *testing.T) {
 	}
 }
 
+// The end in a replay says what the lists say: lost, where a notice has no word for it.
+func TestEnd(t *testing.T) {
+	for want, s := range map[string]events.Settled{
+		"completed (exit code 0)": {Status: events.StatusCompleted, Termination: events.TermExited, ExitCode: code(0)},
+		"stopped":                 {Status: events.StatusStopped, Termination: events.TermStopped},
+		"lost with its server":    {Status: events.StatusLost, Termination: events.TermLost},
+	} {
+		if got := projections.End(s); got != want {
+			t.Errorf("got %q, want %q", got, want)
+		}
+	}
+}
+
 func TestOtherNotices(t *testing.T) {
 	if got, want := projections.BatchNotice(events.Requested{Name: "ticker", Monitor: true}, 3), `● Monitor "ticker" · 3 events`; got != want {
 		t.Errorf("got %s, want %s", got, want)
