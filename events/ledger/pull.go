@@ -91,7 +91,7 @@ func (k *sinkServer) onPull(m *nats.Msg) {
 		return
 	}
 	k.mu.Lock()
-	full := k.pulls >= maxPulls
+	full := k.pulls >= maxPulls || k.closed
 	if !full {
 		k.pulls++
 		k.wg.Add(1)

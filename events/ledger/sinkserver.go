@@ -24,6 +24,7 @@ type sinkServer struct {
 	mu     sync.Mutex
 	flying map[uint64]*Pull // by the leases of what they delivered
 	pulls  int
+	closed bool
 	wg     sync.WaitGroup
 	cancel context.CancelFunc
 }
@@ -102,7 +103,7 @@ func (l *Ledger) serveSink(ctx context.Context, c credentials, s sinkCredentials
 // close ends the pulls, tells their sinks, and ends the connection.
 func (k *sinkServer) close() {
 	k.mu.Lock()
-	k.pulls = maxPulls // none begins any more
+	k.closed = true // no pull begins any more
 	k.mu.Unlock()
 	k.cancel()
 	k.wg.Wait()
