@@ -10,6 +10,7 @@ import (
 	"strconv"
 	"sync"
 	"testing"
+	"time"
 
 	"github.com/yieldlog/yieldlog/events"
 )
@@ -192,6 +193,12 @@ func TestReadOnlyLeavesNothingBehind(t *testing.T) {
 	}
 	if _, err := l.Append(t.Context(), event("S", "E", events.Queued{})); !errors.Is(err, ErrReadOnly) {
 		t.Errorf("appended: %v", err)
+	}
+	_, pruned := l.PruneBefore(t.Context(), time.Now(), "", nil)
+	for _, err := range []error{l.Rotate(t.Context()), l.AddSink(t.Context(), events.RootOwner), l.RemoveSink(t.Context(), events.RootOwner), pruned} {
+		if !errors.Is(err, ErrReadOnly) {
+			t.Errorf("changed: %v", err)
+		}
 	}
 	if err := l.Close(); err != nil {
 		t.Fatal(err)

@@ -192,6 +192,14 @@ func (s *store) order(ctx context.Context, what, data string) error {
 	}
 }
 
+// order is [store.order] of who may write.
+func (l *Ledger) order(ctx context.Context, what, data string) error {
+	if l.opts.ReadOnly {
+		return ErrReadOnly
+	}
+	return l.store.order(ctx, what, data)
+}
+
 // waits tells the host, now and then, that appends have waited since a time.
 // It does not wait itself.
 func (s *store) waits(since, now time.Time) {
@@ -206,10 +214,7 @@ func (s *store) waits(since, now time.Time) {
 // Rotate makes new credentials, for writers, readers and sinks. Every process of
 // the ledger reconnects with them by itself; subscribers and sinks need the new ones.
 func (l *Ledger) Rotate(ctx context.Context) error {
-	if l.opts.ReadOnly {
-		return ErrReadOnly
-	}
-	if err := l.store.order(ctx, orderRotate, ""); err != nil {
+	if err := l.order(ctx, orderRotate, ""); err != nil {
 		return fmt.Errorf("rotating the credentials: %w", err)
 	}
 	return nil

@@ -120,7 +120,7 @@ func (l *Ledger) Pack(ctx context.Context) (PackReport, error) {
 		return r, err
 	}
 	defer func() { _ = lock.Close() }()
-	if err := l.store.order(ctx, orderRoll, ""); err != nil {
+	if err := l.order(ctx, orderRoll, ""); err != nil {
 		return r, fmt.Errorf("packing: %w", err)
 	}
 	for _, s := range l.packable(func(string) bool { return true }) {
@@ -196,7 +196,7 @@ func (l *Ledger) packSegment(ctx context.Context, segment string, gentle bool) (
 	if free, err := freeBytes(l.opts.Dir); err == nil && free-before < l.opts.FreeFloor {
 		return before, 0, ErrNoSpace
 	}
-	if err := l.store.order(ctx, orderTwin, segment); err != nil {
+	if err := l.order(ctx, orderTwin, segment); err != nil {
 		return before, 0, fmt.Errorf("making the twin: %w", err)
 	}
 	atPackStep("made")
@@ -208,7 +208,7 @@ func (l *Ledger) packSegment(ctx context.Context, segment string, gentle bool) (
 		return before, after, errors.Join(err, l.dropTwin(ctx, segment))
 	}
 	atPackStep("verified")
-	if err := l.store.order(ctx, orderSwap, segment); err != nil {
+	if err := l.order(ctx, orderSwap, segment); err != nil {
 		return before, after, errors.Join(err, l.dropTwin(ctx, segment))
 	}
 	return before, after, nil
@@ -217,7 +217,7 @@ func (l *Ledger) packSegment(ctx context.Context, segment string, gentle bool) (
 // stays has the host remember a segment that no later pack would change.
 func (l *Ledger) stays(ctx context.Context, segment string, err error) error {
 	if errors.Is(err, errDense) || errors.Is(err, errUnsound) {
-		return errors.Join(err, l.store.order(ctx, orderDense, segment))
+		return errors.Join(err, l.order(ctx, orderDense, segment))
 	}
 	return err
 }
@@ -225,7 +225,7 @@ func (l *Ledger) stays(ctx context.Context, segment string, err error) error {
 func (l *Ledger) dropTwin(ctx context.Context, segment string) error {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), dropTimeout)
 	defer cancel()
-	return l.store.order(ctx, orderDrop, segment)
+	return l.order(ctx, orderDrop, segment)
 }
 
 // settledIn is the settlements of a segment's executions. It fails unless all

@@ -67,7 +67,7 @@ func (l *Ledger) Prune(ctx context.Context, bytes int64, reason string, note Not
 
 // PruneBefore deletes the sealed segments whose last output is older than a time.
 func (l *Ledger) PruneBefore(ctx context.Context, t time.Time, reason string, note NotePruned) (PruneReport, error) {
-	if err := l.store.order(ctx, orderRoll, ""); err != nil {
+	if err := l.order(ctx, orderRoll, ""); err != nil {
 		return PruneReport{}, fmt.Errorf("pruning: %w", err)
 	}
 	return l.prune(ctx, reason, note, func(_ Info, s StreamInfo) bool { return s.Last.Before(t) })
@@ -111,7 +111,7 @@ func (l *Ledger) pruneSegment(ctx context.Context, name, reason string, note Not
 			return 0, fmt.Errorf("recording that output of %s is pruned: %w", s.execution, err)
 		}
 	}
-	return len(going), l.store.order(ctx, orderDelete, name)
+	return len(going), l.order(ctx, orderDelete, name)
 }
 
 // A span is the output of one execution in one segment: offsets [from, to).

@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"path"
 	"slices"
 	"strings"
 	"time"
@@ -98,7 +99,7 @@ func (c credentials) withoutSink(owner string) credentials {
 }
 
 func checkSink(owner string) error {
-	if !strings.HasPrefix(owner, events.RootOwner) {
+	if owner != events.RootOwner && !strings.HasPrefix(owner, events.RootOwner+"/") || path.Clean(owner) != owner {
 		return fmt.Errorf("%w: an owner is a path such as %s or %s/reviewer, not %q", ErrSink, events.RootOwner, events.RootOwner, owner)
 	}
 	if err := events.CheckOwner(owner); err != nil {
@@ -162,7 +163,7 @@ func (l *Ledger) changeSink(ctx context.Context, what, owner string) error {
 	// The first is answered before the server restarts, and the second, which
 	// changes nothing, after it.
 	for range 2 {
-		if err := l.store.order(ctx, what, owner); err != nil {
+		if err := l.order(ctx, what, owner); err != nil {
 			return fmt.Errorf("changing the sink of %s: %w", owner, err)
 		}
 	}
