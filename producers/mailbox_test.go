@@ -102,17 +102,6 @@ func (b *bench) acknowledged(id string) events.Acknowledged {
 	return a
 }
 
-// count is how often the execution has an event of the kind.
-func (b *bench) count(id string, kind events.Kind) int {
-	n := 0
-	for _, e := range b.of(id) {
-		if e.Kind() == kind {
-			n++
-		}
-	}
-	return n
-}
-
 // yields runs a command that has yielded when it begins.
 func (b *bench) yields(command string, change ...func(*Request)) string {
 	b.t.Helper()

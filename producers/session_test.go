@@ -285,3 +285,14 @@ func awaitFile(t *testing.T, path string) {
 		}
 	}
 }
+
+// count is how often the execution has an event of the kind.
+func (b *bench) count(id string, kind events.Kind) int {
+	n := 0
+	for _, e := range b.of(id) {
+		if e.Kind() == kind {
+			n++
+		}
+	}
+	return n
+}
