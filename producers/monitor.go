@@ -161,7 +161,8 @@ func (m *monitor) leave(deliver bool) {
 
 // next is the batch to post now, or how long until there may be one. It
 // reports over when there will be none. A closing session has no time for many
-// batches, and gets what is left in one.
+// batches, and an owner with too many unread is to have no more of them: both get
+// what is left in one.
 func (m *monitor) next(now time.Time, closing bool) (b batch, wait time.Duration, over bool) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -178,7 +179,7 @@ func (m *monitor) next(now time.Time, closing bool) (b batch, wait time.Duration
 		return batch{}, time.Hour, false
 	}
 	b, m.full = m.full[0], m.full[1:]
-	for closing && len(m.full) > 0 {
+	for (closing || m.unread >= unreadMost) && len(m.full) > 0 {
 		b.join(m.full[0])
 		m.full = m.full[1:]
 	}

@@ -185,8 +185,8 @@ func TestM34_UnreadBatchesAreBounded(t *testing.T) {
 		}
 		m.leave(true)
 		drain(closing)
-		if want := map[bool]int{false: 2*unreadMost + 1, true: unreadMost + 2}[closing]; counted != lines || posted > want {
-			t.Errorf("%d lines in %d batches, at most %d", counted, posted, want)
+		if counted != lines || posted != unreadMost+2 {
+			t.Errorf("%d lines in %d batches, not %d", counted, posted, unreadMost+2)
 		}
 	}
 }
