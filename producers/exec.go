@@ -78,7 +78,6 @@ func (e *execution) launch(r Request, ended *stopOrder) {
 		r.Started(e.id)
 	}
 	if e.monitor != nil { // nobody waits for it: all that it says comes by mail
-		e.yielded = true
 		e.post(events.Yielded{})
 	}
 	if ended != nil { // its session or owner ended meanwhile: it must not start

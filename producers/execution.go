@@ -67,6 +67,7 @@ func newExecution(s *Session, r Request) *execution {
 	e.out = newOutlet(e, s.cfg.OutputLimit)
 	if r.Monitor {
 		e.monitor, e.last = newMonitor(e, s.requested(r)), make(chan *letter, 1)
+		e.yielded = true
 	}
 	return e
 }
