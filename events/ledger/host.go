@@ -8,6 +8,7 @@ import (
 	"log/slog"
 	"net"
 	"os"
+	"runtime/debug"
 	"strconv"
 	"strings"
 	"sync"
@@ -37,7 +38,8 @@ type host struct {
 	marker *marker // belongs to the keeper
 	// orders takes what the processes of the ledger ask of the host.
 	orders chan<- *nats.Msg
-	// cleanup waits for the removal of the copies that were set aside.
+	// cleanup waits for the removal of the copies that were set aside, and of
+	// what opening left in memory.
 	cleanup sync.WaitGroup
 }
 
@@ -86,7 +88,10 @@ func (h *host) open(ctx context.Context) error {
 	if err := retire(aside); err != nil {
 		return h.refuse(err, aside)
 	}
-	h.cleanup.Go(func() { removeRetired(h.dir) })
+	h.cleanup.Go(func() {
+		removeRetired(h.dir)
+		giveBack(h.dir)
+	})
 	if err := h.offer(ctx); err != nil {
 		return h.refuse(err, "")
 	}
@@ -112,6 +117,18 @@ func (h *host) openChecked(ctx context.Context, names []string) error {
 	}
 	return h.dropGivenUp(ctx)
 }
+
+// giveBack returns the memory of a long ledger that nobody needs any more: the
+// server reads the index whole, and writes it whole. Left to the collector, that
+// stays until as much again was used. It takes some tenths of a second.
+func giveBack(d stateDir) {
+	if st, err := os.Stat(indexFile(d.stream(lifecycleStream))); err == nil && st.Size() > longIndex {
+		debug.FreeOSMemory()
+	}
+}
+
+// longIndex is the size of an index, in bytes, that memory is given back for.
+const longIndex = 16 << 20
 
 // dropGivenUp deletes what a pack that was cut off left beside what counts.
 func (h *host) dropGivenUp(ctx context.Context) error {
@@ -286,6 +303,7 @@ func (h *host) close() error {
 func (h *host) stop() error {
 	h.cleanup.Wait()
 	err := os.Remove(h.dir.endpoint())
+	giveBack(h.dir) // the server makes the index in memory
 	h.stopServer()
 	if errors.Is(err, fs.ErrNotExist) {
 		err = nil

@@ -27,12 +27,14 @@ type index struct {
 	sizes map[int]int64
 }
 
+func indexFile(streamDir string) string { return filepath.Join(streamDir, "msgs", "index.db") }
+
 // readIndex reads the index of a stream; a missing or damaged one is empty. It
 // holds no more than a part of the file, which has an entry for each subject:
 // each, if not nil, is told the subject and the first and last block that may
 // hold it, before anybody knows whether the index is sound.
 func readIndex(streamDir, stream string, each func(subject []byte, first, last int)) index {
-	f, err := os.Open(filepath.Join(streamDir, "msgs", "index.db"))
+	f, err := os.Open(indexFile(streamDir))
 	if err != nil {
 		return index{}
 	}

@@ -46,6 +46,10 @@ type restBlock struct {
 	size int64
 }
 
+func newRest(d stateDir, streams map[string][]restBlock) *rest {
+	return &rest{dir: d, streams: streams, sound: map[string]bool{}, firsts: map[string]uint64{}, where: map[string]map[string]blockSpan{}}
+}
+
 // openRest returns the ledger at rest, or nil when it is hosted, or the server
 // has to look after it. It changes nothing. The error says that the ledger is damaged.
 func openRest(d stateDir) (*rest, error) {
@@ -67,7 +71,7 @@ func openRest(d stateDir) (*rest, error) {
 	if err != nil || len(names) != len(m.Streams) || !m.has(lifecycleStream) {
 		return nil, err // a stream whose creation was cut off
 	}
-	r := &rest{dir: d, sound: map[string]bool{}, firsts: map[string]uint64{}, where: map[string]map[string]blockSpan{}}
+	r := newRest(d, nil)
 	if r.streams, err = r.look(m); err != nil {
 		return nil, err
 	}

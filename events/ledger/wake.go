@@ -45,7 +45,7 @@ func (l *Ledger) unlessStirred(ctx context.Context, err error) error {
 func (l *Ledger) scanAtRest(ctx context.Context, stream, subject string, from uint64, yield func(Raw, error) bool) (next uint64, err error) {
 	r := l.resting()
 	if r == nil {
-		return from, errStirred
+		return l.scanFilled(ctx, stream, subject, from, yield)
 	}
 	next, err = r.scan(ctx, stream, subject, from, yield)
 	return next, l.unlessStirred(ctx, err)
