@@ -40,6 +40,13 @@ func (c *chain) load(ctx context.Context, l *Ledger, e events.Event) error {
 	return nil
 }
 
+// forget lets the session's head be read from the ledger again.
+func (c *chain) forget(session string) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	delete(c.heads, session)
+}
+
 func (c *chain) head(session string) string {
 	c.mu.Lock()
 	defer c.mu.Unlock()

@@ -41,6 +41,7 @@ func (l *Ledger) ClaimSession(session string) (*Claim, error) {
 		case err != nil:
 			return nil, fmt.Errorf("claiming session %s: %w", session, err)
 		case sameFile(f, path):
+			l.chain.forget(session) // others may have written to it since this process did
 			return &Claim{Left: left, path: path, lock: f}, nil
 		}
 		_ = f.Close() // it was released, and its file removed, between our open and our lock
