@@ -19,6 +19,8 @@ type letter struct {
 	Lost        []struct {
 		ProcessID string `json:"process_id"`
 	} `json:"lost"`
+
+	by string // who told it: a client's server, or the sink
 }
 
 // name is what the letter is about, which is one record.
@@ -37,7 +39,10 @@ func (r *round) collect(c *client, wait int) (int, error) {
 	}
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	r.letters = append(r.letters, o.Records...)
+	for _, l := range o.Records {
+		l.by = fmt.Sprintf("server %d", c.cmd.Process.Pid)
+		r.letters = append(r.letters, l)
+	}
 	return len(o.Records), nil
 }
 
@@ -77,7 +82,7 @@ func (h *history) mail() {
 	}
 	for what, n := range told {
 		if n > 1 {
-			h.t.Errorf("a client was told %d times of %s, as of news", n, what)
+			h.t.Errorf("a client was told %d times of %s, as of news; the letters: %+v", n, what, h.letters)
 		}
 	}
 	h.owed()

@@ -132,7 +132,7 @@ func (r *round) given(w *wire, m message, rng *rand.Rand) error {
 	r.mu.Lock()
 	r.letters = append(r.letters, letter{
 		Kind: posted.Mail, ProcessID: posted.Execution, Redelivered: m.header["ce-redelivered"] == "true",
-		Session: strings.TrimPrefix(m.header["ce-source"], "/yieldlog/"),
+		Session: strings.TrimPrefix(m.header["ce-source"], "/yieldlog/"), by: "sink",
 	})
 	r.mu.Unlock()
 	switch n := rng.IntN(20); {
