@@ -23,10 +23,10 @@ type Claim struct {
 // ClaimSession claims a session. It returns [ErrLive] when a living process
 // holds the claim, this one included.
 func (l *Ledger) ClaimSession(session string) (*Claim, error) {
-	if err := os.MkdirAll(stateDir(l.opts.Dir).sessions(), 0o700); err != nil {
+	if err := os.MkdirAll(l.dir().sessions(), 0o700); err != nil {
 		return nil, fmt.Errorf("claiming session %s: %w", session, err)
 	}
-	path := stateDir(l.opts.Dir).session(session)
+	path := l.dir().session(session)
 	for {
 		f, err := lockFile(path, false)
 		left := err == nil
@@ -79,7 +79,7 @@ func (c *Claim) Leave() { _ = c.lock.Close() }
 
 // Alive reports whether a living process holds the session's claim.
 func (l *Ledger) Alive(session string) bool {
-	f, err := lockShared(stateDir(l.opts.Dir).session(session))
+	f, err := lockShared(l.dir().session(session))
 	if f != nil {
 		_ = f.Close() // it was only tried
 	}
@@ -95,7 +95,7 @@ func sameFile(f *os.File, path string) bool {
 // Claimed lists the sessions that are claimed, or were when their process died:
 // those of them that can be claimed did not end in good order.
 func (l *Ledger) Claimed() ([]string, error) {
-	entries, err := os.ReadDir(stateDir(l.opts.Dir).sessions())
+	entries, err := os.ReadDir(l.dir().sessions())
 	if errors.Is(err, os.ErrNotExist) {
 		return nil, nil
 	}

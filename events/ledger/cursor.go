@@ -34,7 +34,7 @@ func (l *Ledger) OpenCursor(name string) (*Cursor, error) {
 	if name == "" || name != filepath.Base(name) || name[0] == '.' {
 		return nil, fmt.Errorf("%q is no name for a cursor", name)
 	}
-	dir := stateDir(l.opts.Dir).cursors()
+	dir := l.dir().cursors()
 	if err := os.MkdirAll(dir, 0o700); err != nil {
 		return nil, fmt.Errorf("opening the cursor %s: %w", name, err)
 	}

@@ -60,7 +60,7 @@ type CursorInfo struct {
 
 // Cursors lists the cursors.
 func (l *Ledger) Cursors() ([]CursorInfo, error) {
-	dir := stateDir(l.opts.Dir).cursors()
+	dir := l.dir().cursors()
 	entries, err := os.ReadDir(dir)
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return nil, fmt.Errorf("listing the cursors: %w", err)
