@@ -74,9 +74,7 @@ func (b *mailbox) restore(c *Claim, seen bool) {
 // giveBack ends the claim on a letter. The caller holds the lock.
 func (b *mailbox) giveBack(t *letter) {
 	t.held = nil
-	if t.mail.Session != b.session.id {
-		go b.earlier.release(t.mail.Session, t.mail.Redelivered)
-	}
+	b.release(t, t.mail.Redelivered)
 	b.announce(t)
 }
 

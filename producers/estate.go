@@ -2,7 +2,6 @@ package producers
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"slices"
 	"sync"
@@ -76,12 +75,26 @@ func (es *estates) wait(ctx context.Context, s *Session) error {
 type past struct {
 	opened events.Opened
 	ended  bool
-	lost   uint64 // the sequence of its loss, 0 if it closed
+}
+
+// losses are the sequences at which sessions were found dead.
+type losses map[string]uint64
+
+// toldOf reports whether one of the sessions may have told of the record before
+// it died and could not say so: the record's own, or one that had inherited it.
+func (l losses) toldOf(m Mail) bool {
+	for session, seq := range l {
+		// Who posted what a session lost found that one dead.
+		if seq > m.Seq && (session != m.Session || m.Mail != events.MailResumed) {
+			return true
+		}
+	}
+	return false
 }
 
 // adopt makes letters of the unread mail of earlier sessions.
 func (es *estates) adopt(s *Session) error {
-	sessions := map[string]past{}
+	sessions, lost := map[string]past{}, losses{}
 	for e, err := range s.ledger.Read(s.life, events.Filter{Class: events.ClassSession}, 1, 0) {
 		if err != nil {
 			return fmt.Errorf("reading the sessions: %w", err)
@@ -93,7 +106,10 @@ func (es *estates) adopt(s *Session) error {
 		case events.Closed:
 			p.ended = true
 		case events.Lost:
-			p.ended, p.lost = true, e.Seq
+			p.ended = true
+			if s.opened.Follows(p.opened) {
+				lost[e.Session] = e.Seq
+			}
 		}
 		sessions[e.Session] = p
 	}
@@ -108,10 +124,9 @@ func (es *estates) adopt(s *Session) error {
 		switch b := e.Body.(type) {
 		case events.Posted:
 			if p := sessions[e.Session]; e.Session != s.id && p.ended && s.opened.Follows(p.opened) {
-				left[e.Subject] = &letter{durable: true, announced: true, mail: Mail{
-					ID: e.Subject, Session: e.Session, Owner: e.Owner, Posted: b, At: e.Time, Seq: e.Seq,
-					Redelivered: offeredBefore(sessions, s.opened, e, b),
-				}}
+				m := mailOf(e, b)
+				m.Redelivered = lost.toldOf(m)
+				left[e.Subject] = &letter{durable: true, announced: true, mail: m}
 			}
 		case events.Acknowledged:
 			delete(left, e.Subject)
@@ -119,20 +134,6 @@ func (es *estates) adopt(s *Session) error {
 	}
 	s.mail.inherit(left)
 	return nil
-}
-
-// offeredBefore reports whether the record may have been offered by a session
-// that died before it could say so: its own, or one that had inherited it.
-func offeredBefore(sessions map[string]past, heir events.Opened, e events.Event, b events.Posted) bool {
-	for id, p := range sessions {
-		if id == e.Session && b.Mail == events.MailResumed {
-			continue // who posted it found that session dead
-		}
-		if heir.Follows(p.opened) && p.lost > e.Seq {
-			return true
-		}
-	}
-	return false
 }
 
 // inherit puts letters of earlier sessions in front of what there is.
@@ -209,15 +210,6 @@ func (es *estates) secureOne(ctx context.Context, s *Session, t *letter) (bool, 
 		return false, err
 	}
 	return true, nil
-}
-
-// acknowledge records that a letter of an earlier session reached its owner.
-func (es *estates) acknowledge(s *Session, m Mail, fact events.Acknowledged) error {
-	_, err := s.ledger.Append(s.life, events.Event{Session: m.Session, Owner: m.Owner, Subject: m.ID, Body: fact})
-	if err == nil || errors.Is(err, ledger.ErrExists) {
-		es.release(m.Session, false)
-	}
-	return err
 }
 
 // release gives up one letter's use of its session's claim. seen says that it is

@@ -169,6 +169,51 @@ func TestSinkDoubtOutlivesWhoOpensNext(t *testing.T) {
 	}
 }
 
+// TestSinkIsNotLentWhatItTook asks for the mail of a session that has ended,
+// while it is being recorded that a sink took it.
+func TestSinkIsNotLentWhatItTook(t *testing.T) {
+	dir := t.TempDir()
+	b := newBenchIn(t, dir)
+	b.posted(b.yields("true"))
+	if err := b.Close(t.Context(), "test"); err != nil {
+		t.Fatal(err)
+	}
+	k := newSinks(newBenchIn(t, dir).ledger, nil)
+	defer k.close()
+	if err := k.mail.open(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	lend := func() []Lent {
+		list, _, err := k.lend(t.Context(), b.ID(), events.RootOwner, 10)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return list
+	}
+	asked, send := make(chan struct{}), make(chan struct{})
+	post := k.dead.append
+	k.dead.append = func(ctx context.Context, e events.Event, done func(events.Event, error)) error {
+		close(asked)
+		<-send
+		return post(ctx, e, done)
+	}
+	lent := lend()
+	if len(lent) != 1 {
+		t.Fatalf("lent %+v", lent)
+	}
+	recorded := make(chan struct{})
+	k.hear(ledger.SinkAck{Owner: events.RootOwner, Seq: lent[0].Seq, Lease: lent[0].Lease, Verb: ledger.AckTaken, Answer: func() { close(recorded) }})
+	<-asked
+	if again := lend(); len(again) > 0 {
+		t.Errorf("lent again while that is recorded: %+v", again)
+	}
+	close(send)
+	<-recorded
+	if again := lend(); len(again) > 0 {
+		t.Errorf("lent again after that was recorded: %+v", again)
+	}
+}
+
 // sinkAll is a sink that is given what there is, and of whose answers some are
 // late, or that it has gone.
 func sinkAll(ctx context.Context, s *Session, c *tally) {

@@ -34,6 +34,11 @@ type Mail struct {
 	Unasked bool
 }
 
+// mailOf is the record that an event posted.
+func mailOf(e events.Event, b events.Posted) Mail {
+	return Mail{ID: e.Subject, Session: e.Session, Owner: e.Owner, Posted: b, At: e.Time, Seq: e.Seq}
+}
+
 // A letter is a record from its making to its acknowledgement. It is guarded by
 // the mailbox's lock.
 type letter struct {
@@ -270,10 +275,11 @@ func (b *mailbox) pending(execution string) bool {
 	return t != nil && !t.durable
 }
 
-// toldOf forgets a letter that reached its owner, and begins to record that. The
+// toldOf puts away a letter that reached its owner, and begins to record that.
+// Until it is recorded the letter is known: it may be found unread once more. The
 // caller holds the lock: a session that closes from now on waits for it.
 func (b *mailbox) toldOf(t *letter) {
-	b.drop(t)
+	b.putAway(t)
 	b.flying++
 	go b.acknowledge(t)
 }
@@ -294,26 +300,40 @@ func (b *mailbox) acknowledge(t *letter) {
 		}
 		b.mu.Lock()
 		defer b.mu.Unlock()
-		if (err == nil || errors.Is(err, ledger.ErrExists)) && t.recorded != nil {
-			t.recorded()
+		if err == nil || errors.Is(err, ledger.ErrExists) {
+			delete(b.letters, t.mail.ID)
+			if t.recorded != nil {
+				t.recorded()
+			}
+			b.release(t, false)
 		}
 		b.land()
 	}
-	if t.mail.Session != b.session.id {
-		done(events.Event{}, b.earlier.acknowledge(b.session, t.mail, fact))
-		return
-	}
-	if err := b.append(b.session.life, b.session.event(t.mail.Owner, t.mail.ID, fact), done); err != nil {
+	e := events.Event{Session: t.mail.Session, Owner: t.mail.Owner, Subject: t.mail.ID, Body: fact}
+	if err := b.append(b.session.life, e, done); err != nil {
 		done(events.Event{}, err)
+	}
+}
+
+// release ends the use of an earlier session's claim for its letter. seen says
+// that the letter is unread and may have been seen.
+func (b *mailbox) release(t *letter, seen bool) {
+	if t.mail.Session != b.session.id {
+		go b.earlier.release(t.mail.Session, seen)
 	}
 }
 
 // drop forgets a letter. The caller holds the lock.
 func (b *mailbox) drop(t *letter) {
+	b.putAway(t)
+	delete(b.letters, t.mail.ID)
+}
+
+// putAway takes a letter out of what can be claimed. The caller holds the lock.
+func (b *mailbox) putAway(t *letter) {
 	if t.left != nil {
 		t.left()
 	}
-	delete(b.letters, t.mail.ID)
 	if i := slices.Index(b.order, t); i >= 0 {
 		b.order = slices.Delete(b.order, i, i+1)
 	}

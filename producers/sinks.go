@@ -37,18 +37,27 @@ type sinks struct {
 // ServeSinks serves the sinks of the ledger until stop is called. s is the
 // session of this process, nil if it has none.
 func ServeSinks(l *ledger.Ledger, s *Session) (stop func()) {
+	k := newSinks(l, s)
+	silent := l.ServeSinks(k.pull, k.hear)
+	return func() {
+		silent()
+		k.close()
+	}
+}
+
+func newSinks(l *ledger.Ledger, s *Session) *sinks {
 	none := &Session{ledger: l, life: context.Background(), log: slog.Default()}
 	none.mail = newMailbox(none)
 	k := &sinks{ledger: l, dead: none.mail, mail: newUnreadMail(l)}
 	if s != nil {
 		k.own = s.mail.loans
 	}
-	silent := l.ServeSinks(k.pull, k.hear)
-	return func() {
-		silent()
-		k.mail.close()
-		k.dead.close(none.life)
-	}
+	return k
+}
+
+func (k *sinks) close() {
+	k.mail.close()
+	k.dead.close(context.Background())
 }
 
 // hear takes what a sink answers. The loan is here, or in another process.
@@ -215,7 +224,7 @@ type unreadMail struct {
 	mu      sync.Mutex
 	records map[string]Mail
 	over    map[string]bool
-	lost    map[string]uint64 // the sequences of losses
+	lost    losses
 	news    chan struct{}
 }
 
@@ -223,7 +232,7 @@ func newUnreadMail(l *ledger.Ledger) *unreadMail {
 	life, cancel := context.WithCancel(context.Background())
 	return &unreadMail{
 		ledger: l, life: life, cancel: cancel, records: map[string]Mail{}, over: map[string]bool{},
-		lost: map[string]uint64{}, news: make(chan struct{}),
+		lost: losses{}, news: make(chan struct{}),
 	}
 }
 
@@ -278,7 +287,7 @@ func (u *unreadMail) apply(e events.Event) {
 	case events.Lost:
 		u.over[e.Session], u.lost[e.Session] = true, e.Seq
 	case events.Posted:
-		u.records[e.Subject] = Mail{ID: e.Subject, Session: e.Session, Owner: e.Owner, Posted: b, At: e.Time, Seq: e.Seq}
+		u.records[e.Subject] = mailOf(e, b)
 	case events.Acknowledged:
 		delete(u.records, e.Subject)
 		return
@@ -330,20 +339,9 @@ func (u *unreadMail) left(session, owner string) (letters map[string]*letter, en
 	for id, m := range u.records {
 		if m.Session == session && m.Owner == owner {
 			m = m.clone()
-			m.Redelivered = u.maybeSeen(m)
+			m.Redelivered = u.lost.toldOf(m)
 			letters[id] = &letter{durable: true, announced: true, mail: m}
 		}
 	}
 	return letters, true
-}
-
-// maybeSeen reports whether a process died that may have told of the record.
-func (u *unreadMail) maybeSeen(m Mail) bool {
-	for session, seq := range u.lost {
-		// Who posted what a session lost found that one dead.
-		if seq > m.Seq && (session != m.Session || m.Mail != events.MailResumed) {
-			return true
-		}
-	}
-	return false
 }
