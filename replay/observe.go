@@ -2,6 +2,7 @@ package replay
 
 import (
 	"bytes"
+	"maps"
 	"slices"
 
 	"github.com/yieldlog/yieldlog/events"
@@ -52,20 +53,14 @@ func (b *reader) headTail() (Page, error) {
 		return Page{}, err
 	}
 	from := min(b.request.From, end)
-	span := max(window, 4*int64(b.request.Limit))
-	o := observation{reader: b, headShare: true, head: run{start: from, end: from}}
-	o.tail.start = from
-	if end-from > span {
-		if o.head, err = b.collect(from, from+span/2, 0); err != nil {
+	o := observation{reader: b, headShare: true}
+	for _, span := range b.spans(end - from) {
+		if err := o.bothEnds(from, end, min(span, end-from)); err != nil {
 			return Page{}, err
 		}
-		o.tail.start = end - span/2
-	}
-	if o.tail, err = b.collect(o.tail.start, end, 0); err != nil {
-		return Page{}, err
-	}
-	if end-from > span && o.head.end < from+span/2 {
-		o.head.gap(from + span/2) // else the tail, which is later, would not be there
+		if o.enough() {
+			break
+		}
 	}
 	if o.ahead() {
 		return b.forward()
@@ -74,6 +69,23 @@ func (b *reader) headTail() (Page, error) {
 	o.cut()
 	o.page.Start = from
 	return o.page, nil
+}
+
+// bothEnds reads the first and the last of [from, end): span bytes together, or
+// all of it.
+func (o *observation) bothEnds(from, end, span int64) (err error) {
+	o.head = run{start: from, end: from}
+	if start := end - span; start > from {
+		if o.head, err = o.collect(from, from+span/2, 0); err != nil {
+			return err
+		}
+		if o.head.end < from+span/2 {
+			o.head.gap(from + span/2) // else the tail, which is later, would not be there
+		}
+		from = end - span/2
+	}
+	o.tail, err = o.collect(from, end, 0)
+	return err
 }
 
 // toEnd notes what was deleted at the end of an output to which nothing comes.
@@ -121,7 +133,7 @@ func (b *reader) spans(all int64) []int64 {
 	return spans
 }
 
-// enough reports whether the tail holds all that the page may show.
+// enough reports whether what was read holds all that the page may show.
 func (o *observation) enough() bool {
 	if !o.unread() {
 		return true
@@ -130,13 +142,72 @@ func (o *observation) enough() bool {
 		return false
 	}
 	for _, k := range streams {
-		n := int64(len(o.tail.of(k).data))
+		n := int64(len(o.head.of(k).data) + len(o.tail.of(k).data))
 		total, known := o.total(k)
-		if o.wants(k) && n < int64(o.request.Limit) && (!known || n < total) {
+		if !o.wants(k) || n >= int64(o.request.Limit) || known && n >= total {
+			continue
+		}
+		if _, ok := o.apart(k); !ok {
 			return false
 		}
 	}
 	return true
+}
+
+// A pair is the beginning and the end of a stream. What is between them was not
+// read, unless whole: then head is all of it.
+type pair struct {
+	head, tail strip
+	between    int64
+	whole      bool
+}
+
+// pairs is what there is to cut the streams from: what was read, or, if some of
+// a stream is missing there, the ends that the source keeps of each, wherever
+// in the output they are. Then apart is set.
+func (o *observation) pairs() (pairs map[events.Kind]pair, apart bool) {
+	pairs = map[events.Kind]pair{}
+	whole := true
+	for _, k := range streams {
+		if !o.wants(k) {
+			continue
+		}
+		p := pair{head: o.head.of(k), tail: o.tail.of(k)}
+		total, known := o.total(k)
+		if !o.unread() || known && int64(len(p.head.data)+len(p.tail.data)) == total {
+			p = pair{head: p.head.and(p.tail), whole: true}
+		}
+		pairs[k] = p
+		whole = whole && p.whole
+	}
+	if whole {
+		return pairs, false
+	}
+	kept := maps.Clone(pairs)
+	for k, p := range pairs {
+		if p.whole {
+			continue
+		}
+		if kept[k], apart = o.apart(k); !apart {
+			return pairs, false
+		}
+	}
+	return kept, true
+}
+
+// apart is the two ends of a stream that the source keeps, if they hold all
+// that the page may show of it.
+func (o *observation) apart(k events.Kind) (p pair, ok bool) {
+	if o.sides == nil || o.request.Limit == 0 {
+		return p, false
+	}
+	p.head, p.tail, p.between, ok = o.sides.sidesOf(o.execution, k, o.head.start, o.tail.end)
+	p.whole = p.between == 0
+	first, last := 0, o.request.Limit
+	if o.headShare {
+		first, last = last/2, last-last/2
+	}
+	return p, ok && (p.whole || len(p.head.data) >= first && len(p.tail.data) >= last)
 }
 
 // cut fills the page.
@@ -152,13 +223,13 @@ func (o *observation) cut() {
 		}
 	}
 	o.tail = o.tail.upTo(next)
-	complete := true
+	pairs, apart := o.pairs()
 	for _, k := range streams {
-		if o.wants(k) && !o.cutStream(k) {
-			complete = false
+		if p, ok := pairs[k]; ok {
+			o.cutStream(k, p, apart)
 		}
 	}
-	if !complete {
+	if unread := slices.ContainsFunc(streams, func(k events.Kind) bool { return o.wants(k) && !pairs[k].whole }); unread && !apart {
 		o.omit(o.head.end, o.tail.start, o.tail.start-o.head.end)
 	}
 	o.page.Truncated = o.page.OmittedBytes > 0
@@ -182,43 +253,42 @@ func (o *observation) omit(from, to, n int64) {
 	o.page.OmittedBytes += n
 }
 
-// cutStream puts what fits of a stream into the page. It reports whether it had
-// all of the stream to cut from.
-func (o *observation) cutStream(k events.Kind) (complete bool) {
-	head, tail := o.head.of(k), o.tail.of(k)
-	all := head.and(tail)
-	total, known := o.total(k)
-	complete = !o.unread() || known && int64(len(all.data)) == total
-	if complete {
-		head, tail = all, all
+// cutStream puts what fits of a stream into the page. apart says that the pair
+// is all that is known of it, and not bound to what was read of the output.
+func (o *observation) cutStream(k events.Kind, p pair, apart bool) {
+	head, tail := p.head, p.tail
+	if p.whole {
+		tail = head
 	}
 	limit := o.request.Limit
 	if limit == 0 {
-		limit = len(all.data)
+		limit = len(head.data) + len(tail.data)
 	}
-	if complete && len(all.data) <= limit && o.request.TailLines == 0 {
-		*o.page.bytes(k) = all.data
-		return true
+	if p.whole && len(head.data) <= limit && o.request.TailLines == 0 {
+		*o.page.bytes(k) = head.data
+		return
 	}
 	first, last := o.bounds(head.data, tail.data, limit)
-	if !complete { // what was not read may have split a character at either side
+	if !p.whole { // what was not read may have split a character at either side
 		first = splitAt(head.data[:first])
 		last = max(last, nextStart(tail.data, 0))
 	}
 	*o.page.bytes(k) = slices.Concat(head.data[:first], tail.data[last:])
 	*o.page.cutAt(k) = first
-	switch {
-	case complete && last > first:
-		o.omit(all.offset(first), all.offset(last-1)+1, int64(last-first))
-	case !complete:
-		if n := len(head.data) - first; n > 0 {
-			o.omit(head.offset(first), o.head.end, int64(n))
+	switch n := int64(len(head.data) - first); {
+	case p.whole && last > first:
+		o.omit(head.offset(first), head.before(last), int64(last-first))
+	case p.whole:
+	case apart:
+		o.omit(head.offset(first), tail.before(last), n+p.between+int64(last))
+	default:
+		if n > 0 {
+			o.omit(head.offset(first), o.head.end, n)
 		}
 		if last > 0 {
-			o.omit(o.tail.start, tail.offset(last-1)+1, int64(last))
+			o.omit(o.tail.start, tail.before(last), int64(last))
 		}
 	}
-	return complete
 }
 
 // bounds are how many of the head's bytes to show, and from where on the tail's.
@@ -252,11 +322,20 @@ type strip struct {
 }
 
 func (r run) of(stream events.Kind) strip {
-	var s strip
+	var of []piece
 	for _, p := range r.pieces {
 		if p.stream == stream {
-			s.data, s.pieces = append(s.data, p.data...), append(s.pieces, p)
+			of = append(of, p)
 		}
+	}
+	return stripOf(of)
+}
+
+// stripOf is the strip of pieces of one stream.
+func stripOf(pieces []piece) strip {
+	s := strip{pieces: pieces}
+	for _, p := range pieces {
+		s.data = append(s.data, p.data...)
 	}
 	return s
 }
@@ -266,15 +345,25 @@ func (s strip) and(t strip) strip {
 	return strip{data: slices.Concat(s.data, t.data), pieces: slices.Concat(s.pieces, t.pieces)}
 }
 
-// offset is where the i-th byte of the strip is in the output.
-func (s strip) offset(i int) int64 {
+// offset is where the i-th byte of the strip is in the output, or where the
+// strip ends.
+func (s strip) offset(i int) (at int64) {
 	for _, p := range s.pieces {
 		if i < len(p.data) {
 			return p.offset + int64(i)
 		}
 		i -= len(p.data)
+		at = p.end()
 	}
-	return 0
+	return at
+}
+
+// before is where the bytes before the i-th one end in the output.
+func (s strip) before(i int) int64 {
+	if i == 0 {
+		return s.offset(0)
+	}
+	return s.offset(i-1) + 1
 }
 
 // cutHead is how much of b's first n bytes to show: up to the end of a line if

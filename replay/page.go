@@ -18,6 +18,13 @@ type Outputs interface {
 	Output(ctx context.Context, session, execution string, from, to int64) iter.Seq2[events.Event, error]
 }
 
+// sided is an [Outputs] that keeps the ends of some streams at hand.
+type sided interface {
+	// sidesOf is the first and the last bytes of a stream within [from, to), and
+	// how many are between them. ok is false where it does not know.
+	sidesOf(execution string, stream events.Kind, from, to int64) (head, tail strip, between int64, ok bool)
+}
+
 // PageRequest says which page of an output is wanted. The zero value asks for
 // everything from the start.
 type PageRequest struct {
@@ -99,9 +106,10 @@ func (r PageRequest) Of(p projections.Process) PageRequest {
 // while more may come, and never skips a byte. A forward page costs what it
 // returns, wherever it starts; the other kinds cost a bounded amount.
 func ReadPage(ctx context.Context, src Outputs, session, execution string, r PageRequest) (Page, error) {
-	b := reader{request: r, read: func(from, to int64) iter.Seq2[events.Event, error] {
+	b := reader{request: r, execution: execution, read: func(from, to int64) iter.Seq2[events.Event, error] {
 		return src.Output(ctx, session, execution, from, to)
 	}}
+	b.sides, _ = src.(sided)
 	page, err := b.page()
 	if err != nil {
 		return Page{}, fmt.Errorf("reading a page of %s: %w", execution, err)
@@ -111,8 +119,10 @@ func ReadPage(ctx context.Context, src Outputs, session, execution string, r Pag
 
 // reader makes one page.
 type reader struct {
-	request PageRequest
-	read    func(from, to int64) iter.Seq2[events.Event, error]
+	request   PageRequest
+	execution string
+	read      func(from, to int64) iter.Seq2[events.Event, error]
+	sides     sided // or nil
 }
 
 func (b *reader) page() (Page, error) {

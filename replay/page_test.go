@@ -77,8 +77,8 @@ func binary() *rapid.Generator[[]byte] {
 	return rapid.SliceOfN(rapid.SampledFrom([]byte{'a', '\n', 0x80, 0xBF, 0xC3, 0xE2, 0xF0, 0xFF, 0}), 0, 60)
 }
 
-func read(t interface{ Fatal(...any) }, tp tape, r replay.PageRequest) replay.Page {
-	p, err := replay.ReadPage(context.Background(), tp, "s", "e", r)
+func read(t interface{ Fatal(...any) }, src replay.Outputs, r replay.PageRequest) replay.Page {
+	p, err := replay.ReadPage(context.Background(), src, "s", "e", r)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -266,6 +266,45 @@ func TestNewestOfAFlood(t *testing.T) {
 	}
 }
 
+// TestObservationsOfAStreamInTheMiddle: a line of stderr within a flood is shown,
+// however far it is from both ends of the output.
+func TestObservationsOfAStreamInTheMiddle(t *testing.T) {
+	flood := func(tp tape, n int) tape {
+		for range n {
+			tp = append(tp, events.Output{Stream: events.KindStdout, Offset: tp.end(), Data: bytes.Repeat([]byte("0123456789abcde\n"), 4096)})
+		}
+		return tp
+	}
+	for name, tt := range map[string]struct {
+		chunks int
+		kept   bool
+	}{"recent": {500, true}, "ledger": {50, false}} {
+		tp := flood(nil, tt.chunks)
+		at := tp.end()
+		tp = flood(append(tp, events.Output{Stream: events.KindStderr, Offset: at, Data: []byte("error\n")}), tt.chunks)
+		ledger := &counting{tape: tp}
+		var src replay.Outputs = ledger
+		if tt.kept {
+			recent := replay.NewRecent(ledger)
+			told(recent, tp)
+			src = recent
+		}
+		for _, r := range []replay.PageRequest{{HeadTail: true}, {Newest: true}, {Newest: true, TailLines: 3}} {
+			r.Limit, r.End, r.Final = 1600, tp.end(), true
+			r.Totals = map[events.Kind]int64{events.KindStdout: tp.end() - 6, events.KindStderr: 6}
+			p := read(t, src, r)
+			shown := int64(len(p.Stdout))
+			if string(p.Stderr) != "error\n" || shown == 0 || p.OmittedBytes != tp.end()-6-shown || p.Next != tp.end() {
+				t.Errorf("%s, %+v: stderr %q, %d bytes of stdout, omitted [%d, %d) %d bytes",
+					name, r, p.Stderr, shown, p.OmittedFrom, p.OmittedTo, p.OmittedBytes)
+			}
+		}
+		if tt.kept && ledger.asked > 0 {
+			t.Errorf("the ledger was asked %d times", ledger.asked)
+		}
+	}
+}
+
 // TestPrunedOutput: bytes that were deleted are named, not skipped in silence.
 func TestPrunedOutput(t *testing.T) {
 	tp := tape{
@@ -315,7 +354,13 @@ func TestObservationsOfLongOutput(t *testing.T) {
 				events.KindStdout: int64(len(tp.stream(events.KindStdout))), events.KindStderr: int64(len(tp.stream(events.KindStderr))),
 			}
 		}
-		p := read(t, tp, r)
+		var src replay.Outputs = tp
+		if rapid.Bool().Draw(t, "recent") {
+			recent := replay.NewRecent(tp)
+			told(recent, tp)
+			src = recent
+		}
+		p := read(t, src, r)
 		between := pagesWithin(t, tp, p.OmittedFrom, p.OmittedTo)
 		shown := 0
 		for _, s := range []struct {

@@ -2,6 +2,7 @@ package replay
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"iter"
 	"slices"
@@ -11,7 +12,7 @@ import (
 )
 
 const (
-	// recentBytes is how much of each end of an output is kept, and recentEnded
+	// recentBytes is how much of each end of a stream is kept, and recentEnded
 	// the number of executions of which it is kept after their end.
 	recentBytes = 64 << 10
 	recentEnded = 64
@@ -19,7 +20,7 @@ const (
 	mergeBelow = 4 << 10
 )
 
-// Recent keeps the beginning and the end of the output of the executions that
+// Recent keeps the beginning and the end of each stream of the executions that
 // this process records, so that an answer about one needs no look into the
 // ledger. It is a fold over recorded events: what it holds is on disk. What it
 // does not hold it reads from there. Its methods are safe for concurrent use.
@@ -30,10 +31,19 @@ type Recent struct {
 	ended  []string
 }
 
-// ends are the two ends of an output: [0, headEnd) and [tailStart, end).
+// ends is what is kept of an output.
 type ends struct {
-	head, tail              []piece
-	headEnd, tailStart, end int64
+	sides map[events.Kind]*sides
+	end   int64
+}
+
+// sides are the two ends of a stream: its first bytes, and its last of those
+// that follow.
+type sides struct {
+	head, tail []piece
+	// headBytes, tailBytes and total count bytes: what head and tail do not hold
+	// is between them.
+	headBytes, tailBytes, total int64
 }
 
 // NewRecent returns an empty fold over a ledger's output. It must be told every
@@ -47,7 +57,7 @@ func (r *Recent) Apply(e events.Event) {
 	switch b := e.Body.(type) {
 	case events.Requested:
 		if r.of[e.Subject] == nil {
-			r.of[e.Subject] = &ends{}
+			r.of[e.Subject] = &ends{sides: map[events.Kind]*sides{}}
 		}
 	case events.Output:
 		if x := r.of[e.Subject]; x != nil && !x.add(b) {
@@ -79,22 +89,31 @@ func (x *ends) add(out events.Output) bool {
 	}
 	p := piece{out.Stream, x.end, out.Data[x.end-out.Offset:]}
 	x.end = p.end()
-	if room := recentBytes - x.headEnd; room > 0 {
+	s := x.sides[out.Stream]
+	if s == nil {
+		s = &sides{}
+		x.sides[out.Stream] = s
+	}
+	s.add(p)
+	return true
+}
+
+func (s *sides) add(p piece) {
+	s.total += int64(len(p.data))
+	if room := recentBytes - s.headBytes; room > 0 {
 		first := p.cut(p.offset, p.offset+room)
-		x.head, x.headEnd = join(x.head, first), first.end()
-		x.tailStart = x.headEnd
+		s.head, s.headBytes = join(s.head, first), s.headBytes+int64(len(first.data))
 		p = p.cut(first.end(), p.end())
 	}
 	if start := p.end() - recentBytes; start > p.offset {
 		p = p.cut(start, p.end())
-		x.tail, x.tailStart = nil, start
+		s.tail, s.tailBytes = nil, 0
 	}
-	x.tail = join(x.tail, p)
-	for len(x.tail) > 1 && x.end-x.tail[0].end() >= recentBytes {
-		x.tail = x.tail[1:]
-		x.tailStart = x.tail[0].offset
+	s.tail, s.tailBytes = join(s.tail, p), s.tailBytes+int64(len(p.data))
+	for len(s.tail) > 1 && s.tailBytes-int64(len(s.tail[0].data)) >= recentBytes {
+		s.tailBytes -= int64(len(s.tail[0].data))
+		s.tail = s.tail[1:]
 	}
-	return true
 }
 
 // cut is the part of the piece within [from, to).
@@ -149,15 +168,50 @@ func (r *Recent) held(execution string, from, to int64) ([]piece, bool) {
 	if to < 0 || to > x.end {
 		to = x.end
 	}
-	whole := x.headEnd == x.tailStart
-	if !whole && to > x.headEnd && from < x.tailStart {
-		return nil, false
-	}
 	var held []piece
-	for _, p := range slices.Concat(x.head, x.tail) {
-		if p = p.cut(from, to); len(p.data) > 0 {
-			held = append(held, p)
-		}
+	for _, s := range x.sides {
+		held = append(append(held, within(s.head, from, to)...), within(s.tail, from, to)...)
 	}
-	return held, true
+	slices.SortFunc(held, func(a, b piece) int { return cmp.Compare(a.offset, b.offset) })
+	for _, p := range held {
+		if p.offset != from {
+			return nil, false
+		}
+		from = p.end()
+	}
+	return held, from >= to
+}
+
+// within is what lies within [from, to) of pieces in order.
+func within(pieces []piece, from, to int64) []piece {
+	first, _ := slices.BinarySearchFunc(pieces, from, func(p piece, at int64) int { return cmp.Compare(p.end(), at+1) })
+	var in []piece
+	for _, p := range pieces[first:] {
+		if p = p.cut(from, to); len(p.data) == 0 {
+			break
+		}
+		in = append(in, p)
+	}
+	return in
+}
+
+// sidesOf implements sided.
+func (r *Recent) sidesOf(execution string, stream events.Kind, from, to int64) (head, tail strip, between int64, ok bool) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	x := r.of[execution]
+	if x == nil {
+		return strip{}, strip{}, 0, false
+	}
+	s := x.sides[stream]
+	if s == nil {
+		return strip{}, strip{}, 0, true
+	}
+	head, tail = stripOf(within(s.head, from, to)), stripOf(within(s.tail, from, to))
+	between = s.total - s.headBytes - s.tailBytes
+	if between == 0 {
+		return head.and(tail), strip{}, 0, true
+	}
+	firstEnd, lastStart := s.head[len(s.head)-1].end(), s.tail[0].offset
+	return head, tail, between, from < firstEnd && to > lastStart
 }
