@@ -5,6 +5,8 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"math"
+	"strconv"
 )
 
 // The JSON-RPC error codes that the server sends.
@@ -69,6 +71,24 @@ func parseMessage(line []byte) (message, *rpcError) {
 
 func validID(id json.RawMessage) bool {
 	return id[0] == '"' || id[0] == '-' || (id[0] >= '0' && id[0] <= '9')
+}
+
+// idKey is the same for every way to write an id, and for no other id: a client
+// may call as 7.0 what it cancels as 7.
+func idKey(id json.RawMessage) string {
+	var v any
+	if json.Unmarshal(id, &v) != nil {
+		return string(id) // a number beyond all range
+	}
+	switch v := v.(type) {
+	case string:
+		return strconv.Quote(v)
+	case float64:
+		if v != math.Trunc(v) || math.Abs(v) < 1<<53 {
+			return strconv.FormatFloat(v, 'g', -1, 64)
+		}
+	}
+	return string(id) // floats do not tell large integers apart
 }
 
 // responseLine builds a response without its newline.

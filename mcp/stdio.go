@@ -240,7 +240,7 @@ func (c *stdioConn) take(ctx context.Context, line []byte) (answer func()) {
 // begin registers a call, so that a cancel right behind it finds it, and
 // returns what runs it.
 func (c *stdioConn) begin(ctx context.Context, m message, line []byte) (answer func()) {
-	id := string(m.ID)
+	id := idKey(m.ID)
 	ctx, cancel := context.WithCancel(ctx)
 	call := &inflight{cancel: cancel}
 	if bad := c.register(id, call); bad != nil {
@@ -306,7 +306,7 @@ func (c *stdioConn) cancel(params json.RawMessage) {
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if call, ok := c.calls[string(p.RequestID)]; ok {
+	if call, ok := c.calls[idKey(p.RequestID)]; ok {
 		call.cancelled = true
 		call.cancel()
 	}

@@ -210,6 +210,29 @@ func TestBadLinesAreAnsweredAndDoNotKill(t *testing.T) {
 	}
 }
 
+// A client may write an id in another way when it cancels.
+func TestCancelByAnotherSpellingOfTheID(t *testing.T) {
+	s, _, entered := gated(t)
+	c := serve(t, s)
+	for _, way := range []struct{ id, cancel string }{
+		{"7", "7.0"}, {"8.0", "8"}, {"9.0", "9.0"}, {"7001", "7.001e3"}, {"0.5", "5e-1"}, {`"a"`, `"\u0061"`}, {"9007199254740993", "9007199254740993"},
+	} {
+		c.send(fmt.Sprintf(`{"jsonrpc":"2.0","id":%s,"method":"tools/call","params":{"name":"gate"}}`, way.id))
+		if got := <-entered; got != "in" {
+			t.Fatal(got)
+		}
+		c.send(fmt.Sprintf(`{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":%s}}`, way.cancel))
+		if got := <-entered; got != "cancelled" {
+			t.Errorf("%s, cancelled as %s: %s", way.id, way.cancel, got)
+		}
+	}
+	for _, two := range [][2]string{{"7", `"7"`}, {"7", "7.5"}, {"9007199254740993", "9007199254740992"}, {"1e999", "2e999"}, {`""`, "0"}} {
+		if idKey(json.RawMessage(two[0])) == idKey(json.RawMessage(two[1])) {
+			t.Errorf("%s and %s are one id", two[0], two[1])
+		}
+	}
+}
+
 func TestDuplicateIDIsRefused(t *testing.T) {
 	s, gate, entered := gated(t)
 	c := serve(t, s)
