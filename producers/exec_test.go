@@ -36,6 +36,21 @@ func TestY10_CommandsAreNoOptions(t *testing.T) {
 	}
 }
 
+// A resolver that panics keeps nothing from being settled: the end has its plain meaning.
+func TestM138_ABadResolverBlocksNoSettlement(t *testing.T) {
+	good := resolver
+	t.Cleanup(func() { resolver = good })
+	resolver = func(string, *int, events.Termination) events.Outcome { panic("bad resolver") }
+	b := newBench(t)
+	for command, want := range map[string]events.Outcome{
+		"true": events.OutcomeSuccess, "grep x /dev/null": events.OutcomeFailure, "kill -KILL $$": events.OutcomeFailure,
+	} {
+		if n := b.run(request(command)); n.Outcome != want || n.Status != events.StatusCompleted {
+			t.Errorf("%s: %s, %s; want %s", command, n.Status, n.Outcome, want)
+		}
+	}
+}
+
 func TestM114_ASignalIsNamed(t *testing.T) {
 	b := newBench(t)
 	n := b.run(request("kill -9 $$"))

@@ -216,7 +216,7 @@ func (e *execution) sumUp(p *process) events.Settled {
 		}
 	}
 	s.Status = statusOf(s.Termination)
-	s.Outcome = outcomeOf(command, s.ExitCode, s.Termination)
+	s.Outcome = settledOutcome(command, s.ExitCode, s.Termination)
 	return s
 }
 

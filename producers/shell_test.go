@@ -15,6 +15,7 @@ func TestM48_BackgroundOperators(t *testing.T) {
 		"cat <<EOF\n$(sleep 1 &)\nEOF\n", "for i in 1 2; do sleep 1 & done",
 		"sleep 9 &\nif then (", // the shell runs the first line before it sees the error
 		"sleep 1 & # why not", "setsid sleep 1&",
+		"((sleep 1 & true))", "function & true", // for sh
 	}
 	for _, c := range refused {
 		if !hasBackground(c) {
@@ -63,6 +64,20 @@ func TestM122_Outcome(t *testing.T) {
 		{"grep $(cat missing) f", 1, events.OutcomeFailure},
 		{"grep ${x:?} f", 1, events.OutcomeFailure},
 		{"grep x f && true", 1, events.OutcomeFailure},
+		{"test", 1, events.OutcomeFalse},
+		{"./test", 1, events.OutcomeFailure},
+		{"bin/test all", 1, events.OutcomeFailure},
+		{"/home/me/bin/diff a b", 1, events.OutcomeFailure},
+		{"/usr/bin/diff a b", 1, events.OutcomeDifferent},
+		{"grep x f >&9", 1, events.OutcomeFailure}, // bash fails with 1 where that is not open
+		{"grep x f >&log", 1, events.OutcomeFailure},
+		{"grep ${!name} f", 1, events.OutcomeFailure},
+		{"grep x f | cat", 1, events.OutcomeFailure},
+		{"grep x f || false", 1, events.OutcomeFailure},
+		{"env LC_ALL=C grep x f", 1, events.OutcomeFailure},
+		{"grep() { false; }; grep x f", 1, events.OutcomeFailure},
+		{"(grep x f)", 1, events.OutcomeFailure},
+		{"if grep x f; then :; else false; fi", 1, events.OutcomeFailure},
 		{"sh -c 'exit 1'", 1, events.OutcomeFailure},
 		{"grep 'x", 1, events.OutcomeFailure},
 		{"", 1, events.OutcomeFailure},
