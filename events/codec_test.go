@@ -326,6 +326,21 @@ func TestLocalizedRewind(t *testing.T) {
 	}
 }
 
+func TestOwnerPath(t *testing.T) {
+	for name, want := range map[string]string{
+		"/root": "/root", "/root/a": "/root/a", "/other": "/other", "a": "/root/a", "a/b": "/root/a/b", "root": "/root", "root/a": "/root/a", "roots": "/root/roots",
+	} {
+		if got, err := OwnerPath(name); got != want || err != nil {
+			t.Errorf("%q is %q, %v; want %q", name, got, err, want)
+		}
+	}
+	for _, name := range []string{"", "/root/", "/root//a", "a/", "a/../b", "..", ".", "/root/./a", " a", "a\n", strings.Repeat("x", 251)} {
+		if got, err := OwnerPath(name); err == nil {
+			t.Errorf("%q is %q", name, got)
+		}
+	}
+}
+
 func TestOwnersThatAHeaderWouldChangeAreRefused(t *testing.T) {
 	for _, owner := range []string{" /root", "/root ", "a\r\nce-type: x", "a\tb", "\x00", "/root/\x1b[31m", strings.Repeat("x", 257)} {
 		if _, err := Encode(Event{ID: "x", Session: "S", Subject: "S", Owner: owner, Body: Closed{}}); err == nil {

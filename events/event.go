@@ -2,6 +2,7 @@ package events
 
 import (
 	"fmt"
+	"path"
 	"strings"
 	"time"
 	"unicode"
@@ -69,6 +70,27 @@ func CheckOwner(owner string) error {
 		return fmt.Errorf("an owner has no control characters, and no spaces around it: %q", owner)
 	}
 	return nil
+}
+
+// OwnerPath is the one way to write the owner that a caller names, so that two
+// are not two mailboxes: a path without a slash in front is below the root agent.
+func OwnerPath(name string) (string, error) {
+	owner := name
+	switch {
+	case name == RootOwner[1:] || strings.HasPrefix(name, RootOwner[1:]+"/"):
+		owner = "/" + name
+	case !strings.HasPrefix(name, "/"):
+		owner = RootOwner + "/" + name
+	}
+	for _, s := range []string{name, owner} {
+		if err := CheckOwner(s); err != nil {
+			return "", err
+		}
+	}
+	if clean := path.Clean(owner); name == "" || clean != owner {
+		return "", fmt.Errorf("an owner is a canonical path: %q, not %q", clean, name)
+	}
+	return owner, nil
 }
 
 // Class groups kinds; it is a token of the subject.

@@ -234,7 +234,7 @@ func (a arguments) millis(name string, def time.Duration) time.Duration {
 
 // owner is who asks.
 func (a arguments) owner() string {
-	if o := a.text("owner"); o != "" {
+	if o, err := events.OwnerPath(a.text("owner")); err == nil {
 		return o
 	}
 	return events.RootOwner

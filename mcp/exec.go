@@ -3,7 +3,6 @@ package mcp
 import (
 	"context"
 	"fmt"
-	"path"
 	"strings"
 
 	"github.com/yieldlog/yieldlog/events"
@@ -54,16 +53,12 @@ func (s *Server) execTool() *tool {
 
 var ownerParam = param{name: "owner", kind: kindString, text: "Agent path; default /root", check: checkOwner}
 
-// checkOwner is nil when an owner can be recorded, and is not another way to
-// write one: two ways would be two mailboxes, of which the agent reads one.
-func checkOwner(owner string) error {
-	if err := events.CheckOwner(owner); err != nil {
-		return err // it says all
+func checkOwner(name string) error {
+	if name == "" {
+		return nil
 	}
-	if clean := path.Clean(owner); strings.HasPrefix(owner, "/") && clean != owner {
-		return fmt.Errorf("an owner is a canonical path: %q, not %q", clean, owner)
-	}
-	return nil
+	_, err := events.OwnerPath(name)
+	return err // it says all
 }
 
 func (s *Server) exec(ctx context.Context, c *call) (reply, error) {

@@ -350,6 +350,23 @@ func TestM111_M140_UnknownHandle(t *testing.T) {
 	}
 }
 
+// One agent is one owner, however it writes its name.
+func TestM02_AnOwnerHasOneName(t *testing.T) {
+	c := newCaller(t, liveServer(t, nil))
+	id := c.exec("sleep 600", "yield_ms", 0, "owner", "reviewer").ProcessID
+	if r := c.call("stop", map[string]any{"process_id": id, "owner": "/root/reviewer"}); !r.Stopped {
+		t.Errorf("by the path: %+v", r)
+	}
+	if ps := c.call("ps", map[string]any{"owner": "root/reviewer"}); len(ps.Processes) != 1 || ps.Processes[0].Owner != "/root/reviewer" {
+		t.Errorf("ps shows %+v", ps.Processes)
+	}
+	for _, owner := range []string{"/root/reviewer/", "/root//reviewer", "reviewer/../x", " reviewer"} {
+		if r := c.raw("ps", map[string]any{"owner": owner}); !r.IsError {
+			t.Errorf("%q: %s", owner, r.StructuredContent)
+		}
+	}
+}
+
 // A wrong argument is answered in the shape of the tool, too.
 func TestWrongArguments(t *testing.T) {
 	c := newCaller(t, liveServer(t, nil))

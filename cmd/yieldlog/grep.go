@@ -19,6 +19,7 @@ import (
 func newGrep(a *app) *cobra.Command {
 	var (
 		q            replay.Query
+		owner        ownerPath
 		in           string
 		since, until string
 		most         int
@@ -32,7 +33,7 @@ expression (RE2). Each match has an address: show and logs take it.
 The exit code is 3 when nothing matches.`,
 		Args: usageArgs(cobra.ExactArgs(1)),
 		RunE: func(c *cobra.Command, args []string) (err error) {
-			q.Pattern = args[0]
+			q.Pattern, q.Owner = args[0], string(owner)
 			if q.Outcome != "" && !slices.Contains(replay.Outcomes, q.Outcome) {
 				return usageError{fmt.Errorf("--outcome %q is no way to end: give one of %s", q.Outcome, strings.Join(replay.Outcomes, ", "))}
 			}
@@ -49,7 +50,7 @@ The exit code is 3 when nothing matches.`,
 	c.Flags().BoolVarP(&q.IgnoreCase, "ignore-case", "i", false, "case does not count")
 	c.Flags().IntVarP(&q.Context, "context", "C", 0, "lines to show before and after each match")
 	c.Flags().StringVar(&in, "in", "", "search only this session or execution")
-	c.Flags().StringVar(&q.Owner, "owner", "", "search only this owner's commands")
+	c.Flags().Var(&owner, "owner", "search only this owner's commands")
 	c.Flags().StringVar(&q.Outcome, "outcome", "", "search only what ended so: success, failure, failed, stopped, lost, ...")
 	c.Flags().StringVar(&since, "since", "", "search only from this time on")
 	c.Flags().StringVar(&until, "until", "", "search only up to this time")

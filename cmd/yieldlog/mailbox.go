@@ -14,8 +14,9 @@ import (
 
 func newMailbox(a *app) *cobra.Command {
 	var (
-		owner, at string
-		unread    bool
+		owner  ownerPath
+		at     string
+		unread bool
 	)
 	c := &cobra.Command{
 		Use:   "mailbox [SESSION]",
@@ -35,13 +36,13 @@ reached them. Looking claims nothing.`,
 					return err
 				}
 				list := slices.DeleteFunc(mailbox.List("", ""), func(r projections.Record) bool {
-					return (owner != "" && r.Owner != owner) || (unread && !r.AcknowledgedAt.IsZero()) || (f.ID != "" && r.Execution != f.ID)
+					return (owner != "" && r.Owner != string(owner)) || (unread && !r.AcknowledgedAt.IsZero()) || (f.ID != "" && r.Execution != f.ID)
 				})
 				return a.printMailbox(list)
 			})
 		},
 	}
-	c.Flags().StringVar(&owner, "owner", "", "only this owner's")
+	c.Flags().Var(&owner, "owner", "only this owner's")
 	c.Flags().BoolVar(&unread, "unread", false, "only what did not reach its owner")
 	c.Flags().StringVar(&at, "at", "", "as it was at a sequence or a time")
 	return c

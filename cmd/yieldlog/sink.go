@@ -37,10 +37,14 @@ offered again, to everybody. docs/subscribing.md says more.`,
 			if len(args) == 0 {
 				return a.listSinks()
 			}
-			if remove {
-				return a.changeSink(c.Context(), func(l *ledger.Ledger) error { return l.RemoveSink(c.Context(), args[0]) })
+			var owner ownerPath
+			if err := owner.Set(args[0]); err != nil {
+				return usageError{err}
 			}
-			s, err := a.ensureSink(c.Context(), args[0])
+			if remove {
+				return a.changeSink(c.Context(), func(l *ledger.Ledger) error { return l.RemoveSink(c.Context(), string(owner)) })
+			}
+			s, err := a.ensureSink(c.Context(), string(owner))
 			if err != nil {
 				return err
 			}

@@ -17,7 +17,7 @@ import (
 func newStop(a *app) *cobra.Command {
 	var (
 		all   bool
-		owner string
+		owner ownerPath
 		o     producers.StopOptions
 	)
 	c := &cobra.Command{
@@ -34,7 +34,7 @@ process tree, SIGKILL after --force-after, and records both.`,
 			}
 			o.ForceAfter = max(o.ForceAfter, time.Nanosecond) // 0 is at once, and to a session the default
 			return a.reading(c.Context(), func(l *ledger.Ledger) error {
-				targets, err := stopTargets(c.Context(), l, args, owner)
+				targets, err := stopTargets(c.Context(), l, args, string(owner))
 				if err != nil {
 					return err
 				}
@@ -43,7 +43,7 @@ process tree, SIGKILL after --force-after, and records both.`,
 		},
 	}
 	c.Flags().BoolVar(&all, "all", false, "end everything that runs, of every session")
-	c.Flags().StringVar(&owner, "owner", "", "only what this owner runs, for example /root/reviewer")
+	c.Flags().Var(&owner, "owner", "only what this owner runs, for example /root/reviewer")
 	c.Flags().StringVar(&o.Signal, "signal", "SIGTERM", "the first signal")
 	c.Flags().DurationVar(&o.ForceAfter, "force-after", 3*time.Second, "the time from the signal to SIGKILL")
 	return c

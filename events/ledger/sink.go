@@ -7,9 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
-	"path"
 	"slices"
-	"strings"
 	"time"
 
 	"github.com/yieldlog/yieldlog/events"
@@ -99,10 +97,11 @@ func (c credentials) withoutSink(owner string) credentials {
 }
 
 func checkSink(owner string) error {
-	if owner != events.RootOwner && !strings.HasPrefix(owner, events.RootOwner+"/") || path.Clean(owner) != owner {
-		return fmt.Errorf("%w: an owner is a path such as %s or %s/reviewer, not %q", ErrSink, events.RootOwner, events.RootOwner, owner)
+	path, err := events.OwnerPath(owner)
+	if err == nil && path != owner {
+		err = fmt.Errorf("the owner is %q, not %q", path, owner)
 	}
-	if err := events.CheckOwner(owner); err != nil {
+	if err != nil {
 		return fmt.Errorf("%w: %w", ErrSink, err)
 	}
 	return nil

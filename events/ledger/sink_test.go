@@ -305,7 +305,7 @@ func TestSinkCanDoNothingElse(t *testing.T) {
 func TestSinkCredentials(t *testing.T) {
 	dir := t.TempDir()
 	l, joined := open(t, dir), open(t, dir)
-	for _, owner := range []string{"", "root", "/other", "/root\n", "/rooted", "/root/", "/root/a/../b"} {
+	for _, owner := range []string{"", "root", "reviewer", "/root\n", "/root/", "/root/a/../b"} {
 		if err := joined.AddSink(t.Context(), owner); !errors.Is(err, ErrSink) {
 			t.Errorf("a sink of %q: %v", owner, err)
 		}
