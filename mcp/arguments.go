@@ -240,6 +240,17 @@ func (a arguments) owner() string {
 	return events.RootOwner
 }
 
+// ownerIn is who asks with arguments that are wrong, or "" where they hide it.
+func ownerIn(raw json.RawMessage) string {
+	var given struct {
+		Owner string `json:"owner"`
+	}
+	if len(raw) > 0 && json.Unmarshal(raw, &given) != nil || checkOwner(given.Owner) != nil {
+		return ""
+	}
+	return arguments{"owner": given.Owner}.owner()
+}
+
 // limit is the bytes asked for of each stream; 0 is the default, and so is less.
 func (a arguments) limit() int { return clampInt(max(0, a.integer("max_output_bytes", 0))) }
 

@@ -179,9 +179,9 @@ type notice struct {
 	Tool    string   `json:"read_with"`
 }
 
-// withUnread adds the notice of the owner's unread mail to an answer.
+// withUnread adds the notice of the owner's unread mail, if there is one, to an answer.
 func (s *Server) withUnread(r reply, owner string) reply {
-	if s.opts.Session == nil || !bytes.HasSuffix(r.structured, []byte("}")) {
+	if owner == "" || s.opts.Session == nil || !bytes.HasSuffix(r.structured, []byte("}")) {
 		return r
 	}
 	list := s.opts.Session.Unread(owner)

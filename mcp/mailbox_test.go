@@ -2,11 +2,13 @@ package mcp
 
 import (
 	"encoding/json"
+	"errors"
 	"runtime"
 	"slices"
 	"strconv"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/yieldlog/yieldlog/events"
 	"github.com/yieldlog/yieldlog/producers"
@@ -46,7 +48,10 @@ func (c *caller) goOn(id string, more ...any) {
 // arrives waits until the execution's completion is unread, without a call.
 func (c *caller) arrives(owner, id string) {
 	c.t.Helper()
-	for !slices.ContainsFunc(c.server.opts.Session.Unread(owner), func(m producers.Mail) bool { return m.ID == id }) {
+	for deadline := time.Now().Add(patience); !slices.ContainsFunc(c.server.opts.Session.Unread(owner), func(m producers.Mail) bool { return m.ID == id }); {
+		if time.Now().After(deadline) {
+			c.t.Fatalf("no mail of %s reached %s", id, owner)
+		}
 		runtime.Gosched()
 	}
 }
@@ -83,6 +88,20 @@ func TestUnreadNoticeOnOtherAnswers(t *testing.T) {
 	if ps.Unread == nil || ps.Unread.Count != 1 || ps.Unread.Tool != "mailbox" || len(ps.Unread.Notices) != 1 ||
 		ps.Unread.Notices[0] != `● Background command "honest" completed (exit code 0)` {
 		t.Fatalf("the notice: %+v", ps.Unread)
+	}
+	for arguments, count := range map[string]int{
+		`{"nonsense":1}`: 1, `{}`: 1, `{"nonsense":1,"owner":"/root/b"}`: 0, `{"owner":"/root/"}`: 0, `{"owner":["/root"]}`: 0, `[]`: 0,
+	} {
+		c.id++
+		c.send(toolCall(c.id, "wait", arguments))
+		var r toolResult
+		var m mail
+		if err := errors.Join(json.Unmarshal(c.next().Result, &r), json.Unmarshal(r.StructuredContent, &m)); err != nil {
+			t.Fatal(err)
+		}
+		if got := m.Unread; !r.IsError || (got == nil) != (count == 0) {
+			t.Errorf("wrong arguments %s: %s", arguments, r.StructuredContent)
+		}
 	}
 	c.call("read", map[string]any{"process_id": id}) // it shows the end, which claims it
 	if ps := c.mail("ps", nil); ps.Unread != nil {

@@ -174,7 +174,7 @@ func (s *Server) call(ctx context.Context, t *tool, c *call, raw json.RawMessage
 	c.tool = t.name
 	c.args, err = decodeArguments(t.params, raw)
 	if err != nil {
-		return t.failure(err.Error(), raw), nil
+		return s.withUnread(t.failure(err.Error(), raw), ownerIn(raw)), nil
 	}
 	defer func() {
 		if err != nil {
