@@ -184,7 +184,11 @@ func (s *Server) readTranscript(ctx context.Context, r mcpgo.ReadResourceRequest
 	if err != nil {
 		return nil, fmt.Errorf("reading the address %s: %w", uri, err)
 	}
-	rows, err := s.opts.Transcript(ctx, session, asked.Get("owner"))
+	owner := asked.Get("owner")
+	if path, err := events.OwnerPath(owner); err == nil {
+		owner = path
+	}
+	rows, err := s.opts.Transcript(ctx, session, owner)
 	if err != nil {
 		return nil, fmt.Errorf("reading the transcript of %s: %w", session, err)
 	}

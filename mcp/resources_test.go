@@ -76,7 +76,7 @@ func TestSubscribersHearOfChanges(t *testing.T) {
 // A transcript can be read as an owner sees it.
 func TestM19_OwnedTranscripts(t *testing.T) {
 	c := newCaller(t, liveServer(t, nil))
-	for _, owner := range []string{"/root/a b", "alone"} {
+	for _, owner := range []string{"/root/a b", "/alone"} {
 		for range 2 {
 			id := c.yields("true", "owner", owner)
 			c.goOn(id, "owner", owner)
@@ -98,6 +98,9 @@ func TestM19_OwnedTranscripts(t *testing.T) {
 	own := read(ownedTranscriptURI(session, "/root/a b"))
 	if strings.Count(own, "● Background command") != 2 || strings.Count(own, "read x; true\n") != 2 {
 		t.Errorf("the owner sees %q", own)
+	}
+	if got := read(transcriptURI(session) + "?owner=a%20b"); got != own {
+		t.Errorf("without its path the owner sees %q", got)
 	}
 	var list struct{ Resources []struct{ URI string } }
 	c.ask("resources/list", `{}`, &list)
