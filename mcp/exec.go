@@ -143,12 +143,13 @@ func terminal(a arguments) *events.Size {
 	if !a.flag("tty", false) {
 		return nil
 	}
-	return a.size()
+	return a.size(events.Size{Rows: defaultRows, Cols: defaultCols})
 }
 
-func (a arguments) size() *events.Size {
+// size is the size that the arguments name, or else have.
+func (a arguments) size(has events.Size) *events.Size {
 	return &events.Size{
-		Rows: int(min(a.integer("rows", defaultRows), maxRows)),
-		Cols: int(min(a.integer("cols", defaultCols), maxCols)),
+		Rows: int(min(a.integer("rows", int64(has.Rows)), maxRows)),
+		Cols: int(min(a.integer("cols", int64(has.Cols)), maxCols)),
 	}
 }

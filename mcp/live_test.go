@@ -8,6 +8,7 @@ import (
 	"iter"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/santhosh-tekuri/jsonschema/v6"
 
@@ -252,6 +253,30 @@ func TestTerminal(t *testing.T) {
 	screen := c.call("read", map[string]any{"process_id": got.ProcessID, "rendered": true})
 	if screen.TTY == nil || strings.TrimSpace(*screen.TTY) != "b" {
 		t.Errorf("the screen is %+v", screen)
+	}
+}
+
+// A terminal is shown in the size that it has now, and keeps what a resize does not name.
+func TestTerminalIsResized(t *testing.T) {
+	c := newCaller(t, liveServer(t, nil))
+	id := c.exec("trap 'stty size; printf %090d; echo' WINCH; while :; do sleep .02; done", "tty", true, "rows", 10, "cols", 40, "yield_ms", 200).ProcessID
+	for _, to := range []struct {
+		arguments map[string]any
+		want      string
+	}{
+		{map[string]any{"cols": 100}, "10 100\n" + strings.Repeat("0", 90)},
+		{map[string]any{"rows": 30, "input": ""}, "30 100\n" + strings.Repeat("0", 90)},
+	} {
+		to.arguments["process_id"] = id
+		if r := c.call("write", to.arguments); !r.OK {
+			t.Fatalf("%v: %+v", to.arguments, r)
+		}
+		deadline := time.Now().Add(patience)
+		for screen := ""; !strings.Contains(screen, to.want); screen = *c.call("read", map[string]any{"process_id": id, "rendered": true}).TTY {
+			if time.Now().After(deadline) {
+				t.Fatalf("%v: the screen is %q", to.arguments, screen)
+			}
+		}
 	}
 }
 

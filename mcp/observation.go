@@ -159,7 +159,7 @@ func (s *Server) screen(ctx context.Context, c *call, p projections.Process) (re
 	s.observed(c, p)
 	o.facts(p, time.Now())
 	o.page(page, []events.Kind{events.KindTTY}, true)
-	*o.TTY = replay.Screen(page.TTY, *p.Requested.TTY)
+	*o.TTY = replay.Screen(page.TTY, p.Size)
 	o.Truncated, o.Omitted = false, nil
 	return answer(o), nil
 }

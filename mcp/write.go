@@ -14,7 +14,7 @@ func (s *Server) writeTool() *tool {
 		description: "Write text to the stdin of a running command.",
 		params: []param{
 			processIDParam,
-			{name: "input", kind: kindString, required: true, text: "Text"},
+			inputParam,
 			{name: "newline", kind: kindBoolean, def: false},
 			{name: "close_stdin", kind: kindBoolean, text: "Close stdin after that"},
 			{name: "rows", kind: kindInteger, min: 1, text: "Resize the terminal, with cols"},
@@ -27,6 +27,8 @@ func (s *Server) writeTool() *tool {
 	}
 }
 
+var inputParam = param{name: "input", kind: kindString, expected: true, text: "Text"}
+
 // written is the answer of write.
 type written struct {
 	ProcessID string `json:"process_id"`
@@ -37,12 +39,20 @@ type written struct {
 
 func (s *Server) write(ctx context.Context, c *call) (reply, error) {
 	id, input := c.args.text("process_id"), c.args.text("input")
+	resize := c.args.has("rows") || c.args.has("cols")
+	if !c.args.has("input") && !c.args.has("close_stdin") && !resize {
+		return reply{}, refuse("input is required: %s", inputParam.text)
+	}
 	if c.args.flag("newline", false) {
 		input += "\n"
 	}
 	in := producers.Input{Data: []byte(input), Close: c.args.flag("close_stdin", false)}
-	if c.args.has("rows") || c.args.has("cols") {
-		in.Resize = c.args.size()
+	if resize {
+		p, _, err := s.process(ctx, c.args.owner(), id, 0)
+		if err != nil {
+			return reply{}, err
+		}
+		in.Resize = c.args.size(p.Size) // what is not named stays
 	}
 	err := s.opts.Session.Write(ctx, c.args.owner(), id, in)
 	switch {

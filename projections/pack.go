@@ -73,6 +73,8 @@ func (d *dictionary) pack(v *process) string {
 	if r.TTY != nil {
 		w.int(int64(r.TTY.Rows))
 		w.int(int64(r.TTY.Cols))
+		w.int(int64(v.Size.Rows - r.TTY.Rows))
+		w.int(int64(v.Size.Cols - r.TTY.Cols))
 	}
 	w.uint(uint64(len(r.Client)))
 	for _, k := range slices.Sorted(maps.Keys(r.Client)) {
@@ -106,7 +108,7 @@ func (d *dictionary) unpack(packed string) process {
 	v := process{Process: Process{State: StateCompleted}}
 	v.Yielded, v.Forgotten, v.Rewound = flags&flagYielded != 0, flags&flagForgotten != 0, flags&flagRewound != 0
 	v.Execution, v.Session, v.Owner = r.text(), r.term(), r.term()
-	v.Requested = r.requested(flags)
+	v.Requested, v.Size = r.requested(flags)
 	for i, t := range v.times() {
 		if flags&(flagTime<<i) != 0 {
 			*t = r.time()
@@ -296,14 +298,15 @@ func (r *unpacker) time() time.Time {
 	return time.Unix(r.last, int64(r.uint())).UTC()
 }
 
-func (r *unpacker) requested(flags uint64) events.Requested {
-	q := events.Requested{
+func (r *unpacker) requested(flags uint64) (q events.Requested, now events.Size) {
+	q = events.Requested{
 		Command: r.text(), Name: r.text(), Cwd: r.term(), Shell: r.term(), SideEffects: r.list(), Env: r.list(),
 		StdinBytes: int(r.int()), YieldMS: r.int(), TimeoutMS: r.int(), OutputLimit: r.int(),
 		Monitor: flags&flagMonitor != 0,
 	}
 	if flags&flagTTY != 0 {
 		q.TTY = &events.Size{Rows: int(r.int()), Cols: int(r.int())}
+		now = events.Size{Rows: q.TTY.Rows + int(r.int()), Cols: q.TTY.Cols + int(r.int())}
 	}
 	for range r.uint() {
 		if q.Client == nil {
@@ -313,7 +316,7 @@ func (r *unpacker) requested(flags uint64) events.Requested {
 		q.Client[k] = r.text()
 	}
 	q.Trace = r.text()
-	return q
+	return q, now
 }
 
 func (r *unpacker) settled(flags uint64) *events.Settled {

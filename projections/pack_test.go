@@ -58,6 +58,7 @@ func TestPackIsLossless(t *testing.T) {
 		}}
 		if rapid.Bool().Draw(t, "rich") {
 			v.Requested.TTY, v.Requested.Client = &events.Size{Rows: 3, Cols: 4}, map[string]string{"a": "b", "": text.Draw(t, "client")}
+			v.Size = events.Size{Rows: rapid.IntRange(1, 200).Draw(t, "rows"), Cols: 500}
 			v.Pruned = []Span{{1, 2}, {7, 9}}
 		}
 		var d dictionary

@@ -26,6 +26,9 @@ type Process struct {
 	RequestedSeq uint64
 	RequestedAt  time.Time
 
+	// Size is that of its terminal, as it was resized last.
+	Size events.Size
+
 	// State is where in its life the execution is, and Status the contract's
 	// word: running until it settled.
 	State  string
@@ -150,6 +153,9 @@ func (v *process) requested(e events.Event, b events.Requested) {
 	}
 	v.Requested = cloneRequested(b)
 	v.Owner = e.Owner
+	if b.TTY != nil {
+		v.Size = *b.TTY
+	}
 }
 
 func (v *process) refused(e events.Event, b events.Refused) {
@@ -194,8 +200,8 @@ func (v *process) ended(e events.Event) bool {
 func (v *process) progress(e events.Event) {
 	switch b := e.Body.(type) {
 	case events.Input:
-		if b.Error == "" {
-			v.ended(e)
+		if b.Error == "" && !v.ended(e) && b.Resize != nil && v.Requested.TTY != nil {
+			v.Size = *b.Resize
 		}
 		return
 	case events.Queued:
