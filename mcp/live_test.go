@@ -301,6 +301,9 @@ func TestHandlesOfAnEarlierSession(t *testing.T) {
 			t.Errorf("%s: %+v", tool, got)
 		}
 	}
+	if got := c.call("search", map[string]any{"process_id": id, "pattern": "^good"}); len(got.Matches) != 1 {
+		t.Errorf("search: %+v", got)
+	}
 	if got := c.call("stop", handle); got.Stopped || got.Error == "" || got.Status != "completed" {
 		t.Errorf("stop: %+v", got)
 	}

@@ -6,8 +6,6 @@ import (
 	"fmt"
 	"time"
 
-	"github.com/oklog/ulid/v2"
-
 	"github.com/yieldlog/yieldlog/events"
 	"github.com/yieldlog/yieldlog/replay"
 )
@@ -52,12 +50,17 @@ func (s *Server) search(ctx context.Context, c *call) (reply, error) {
 		Pattern: c.args.text("pattern"), IgnoreCase: c.args.flag("ignore_case", false),
 		Owner: c.args.owner(), Execution: c.args.text("process_id"), NewestFirst: true,
 	}
-	if q.Execution != "" {
-		if _, err := ulid.ParseStrict(q.Execution); err != nil {
+	switch {
+	case q.Execution != "":
+		p, ok, err := s.process(ctx, q.Owner, q.Execution, 0)
+		if err != nil {
+			return reply{}, fmt.Errorf("searching: %w", err)
+		}
+		if !ok {
 			return unknown(q.Execution), nil
 		}
-	}
-	if !c.args.flag("earlier", false) {
+		q.Session = p.Session
+	case !c.args.flag("earlier", false):
 		q.Session = s.opts.Session.ID()
 	}
 	ctx, cancel := context.WithTimeout(ctx, maxSearch)
