@@ -63,9 +63,14 @@ func (s *Server) visible(p projections.Process, owner string) bool {
 
 // unknown is the answer about a handle that the owner does not have. Another
 // owner's handle, a forgotten one and a wrong one look the same.
-func unknown(execution string) reply {
-	return answer(struct {
-		ProcessID string `json:"process_id"`
-		Error     string `json:"error"`
-	}{execution, "Unknown process_id: " + execution})
+func unknown(execution string) reply { return answer(unknownTo(execution)) }
+
+// notKnown is what every tool says of such a handle.
+type notKnown struct {
+	ProcessID string `json:"process_id"`
+	Error     string `json:"error"`
+}
+
+func unknownTo(execution string) notKnown {
+	return notKnown{execution, "Unknown process_id: " + execution}
 }

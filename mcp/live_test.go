@@ -359,12 +359,17 @@ func TestM111_M140_UnknownHandle(t *testing.T) {
 	c := newCaller(t, liveServer(t, nil))
 	theirs := c.exec("sleep 600", "yield_ms", 0, "owner", "/root/other").ProcessID
 	for tool, more := range map[string]map[string]any{
-		"read": {}, "wait": {"timeout_ms": 10}, "write": {"input": "x"}, "stop": {},
+		"read": {}, "wait": {"timeout_ms": 10}, "write": {"input": "x"}, "stop": {}, "search": {"pattern": "x"},
 	} {
-		for _, id := range []string{theirs, "proc_nope"} {
+		for _, id := range []string{theirs, "proc_nope", "01M8RHPRJZEGCDEXQ1Q9YZMCHH", "*"} {
+			if id == everything && tool == "stop" {
+				continue
+			}
 			more["process_id"] = id
 			r := c.raw(tool, more)
-			want := fmt.Sprintf(`{"process_id":%q,"error":"Unknown process_id: %s"}`, id, id)
+			// Clients of YieldShell look whether the input was taken, or the process stopped.
+			done := map[string]string{"write": `,"ok":false`, "stop": `,"stopped":false`}[tool]
+			want := fmt.Sprintf(`{"process_id":%q,"error":"Unknown process_id: %s"%s}`, id, id, done)
 			if string(r.StructuredContent) != want || r.IsError {
 				t.Errorf("%s: %s", tool, r.StructuredContent)
 			}

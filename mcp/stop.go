@@ -76,7 +76,10 @@ func (s *Server) stop(ctx context.Context, c *call) (reply, error) {
 		return reply{}, ferr
 	}
 	if !ok {
-		return unknown(id), nil
+		return answer(struct {
+			notKnown
+			Stopped bool `json:"stopped"`
+		}{notKnown: unknownTo(id)}), nil
 	}
 	if errors.Is(err, producers.ErrUnknown) {
 		return answer(ended(p)), nil

@@ -64,7 +64,10 @@ func (s *Server) write(ctx context.Context, c *call) (reply, error) {
 			return reply{}, err
 		}
 		if !ok {
-			return unknown(id), nil
+			return answer(struct {
+				notKnown
+				OK bool `json:"ok"`
+			}{notKnown: unknownTo(id)}), nil
 		}
 		return answer(written{ProcessID: id, Error: *ended(p).Error}), nil
 	case ctx.Err() != nil:
