@@ -1,12 +1,14 @@
 package ledger
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"io/fs"
 	"os"
 	"path/filepath"
 	"strings"
+	"time"
 
 	"github.com/yieldlog/yieldlog/events"
 )
@@ -76,6 +78,24 @@ func (c *Claim) Release() {
 // Leave gives the claim up as a death would: whoever claims the session next
 // sees that it was left.
 func (c *Claim) Leave() { _ = c.lock.Close() }
+
+// RecoveryTurn waits, up to most, for the turn to look for dead sessions. One
+// process has it at a time: another one would find a session claimed that is
+// being recovered, and take it for a living one. It is not ok when the wait was in
+// vain. The turn lasts until end is called, or the process dies.
+func (l *Ledger) RecoveryTurn(ctx context.Context, most time.Duration) (end func(), ok bool, err error) {
+	for deadline := time.Now().Add(most); ; pause(ctx, 2*time.Millisecond) {
+		f, err := lockFile(l.dir().recoveryLock(), true)
+		switch {
+		case err == nil:
+			return func() { _ = f.Close() }, true, nil
+		case !errors.Is(err, errLocked):
+			return func() {}, false, fmt.Errorf("taking the turn to recover: %w", err)
+		case ctx.Err() != nil || !time.Now().Before(deadline):
+			return func() {}, false, nil
+		}
+	}
+}
 
 // Alive reports whether a living process holds the session's claim.
 func (l *Ledger) Alive(session string) bool {

@@ -20,6 +20,7 @@ import (
 //	streams.json      the streams that exist: the marker
 //	store/            JetStream's own
 //	sessions/ID.lock  locked by the process that writes session ID
+//	recovery.lock     locked by the process that looks for dead sessions
 //	pack.lock         locked by the process that packs
 //	cursors/NAME.json where the reader NAME goes on; its .lock is locked by it
 //	aside-TIME/       copies of the streams during a careful open (copying-TIME/
@@ -39,6 +40,7 @@ func (d stateDir) store() string            { return d.file("store") }
 func (d stateDir) sessions() string         { return d.file("sessions") }
 func (d stateDir) cursors() string          { return d.file("cursors") }
 func (d stateDir) packLock() string         { return d.file("pack.lock") }
+func (d stateDir) recoveryLock() string     { return d.file("recovery.lock") }
 func (d stateDir) session(id string) string { return filepath.Join(d.sessions(), id+".lock") }
 
 // streams is where JetStream keeps the streams of the ledger's account.
