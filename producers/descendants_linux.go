@@ -38,6 +38,7 @@ type kin struct {
 type relative struct {
 	kinsman
 	parent, group, session int
+	threads                int
 	zombie                 bool
 }
 
@@ -246,6 +247,7 @@ func look(pid int) (relative, bool) {
 	r.parent, _ = strconv.Atoi(f[1])
 	r.group, _ = strconv.Atoi(f[2])
 	r.session, _ = strconv.Atoi(f[3])
+	r.threads, _ = strconv.Atoi(f[17])
 	r.start, err = strconv.ParseUint(f[19], 10, 64)
 	return r, err == nil
 }

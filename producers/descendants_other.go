@@ -3,6 +3,7 @@
 package producers
 
 import (
+	"context"
 	"errors"
 	"os"
 	"sync"
@@ -76,4 +77,4 @@ func bootID() string { return "" }
 
 func widen(*os.File) {}
 
-func endLost([]projections.Unsettled) {}
+func endLost(context.Context, []projections.Unsettled) {}

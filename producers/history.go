@@ -120,6 +120,11 @@ func appendDead(ctx context.Context, l *ledger.Ledger, e events.Event) error {
 
 // claimDead claims a session whose process is gone.
 func claimDead(ctx context.Context, l *ledger.Ledger, session string) (release func(), err error) {
+	end, _, err := l.RecoveryTurn(ctx, turnMost)
+	if err != nil {
+		return nil, err
+	}
+	defer end()
 	claim, err := l.ClaimSession(session)
 	if err != nil {
 		return nil, err

@@ -1,7 +1,10 @@
 package producers
 
 import (
+	"context"
+	"maps"
 	"os"
+	"slices"
 	"strconv"
 	"syscall"
 	"time"
@@ -24,9 +27,10 @@ const (
 )
 
 // endLost kills what is left of executions whose server died: processes whose
-// environment names such an execution, and shells that are, by pid, start time
-// and boot, still the ones that were recorded. Nobody else is touched.
-func endLost(unsettled []projections.Unsettled) {
+// environment names such an execution, shells that are, by pid, start time
+// and boot, still the ones that were recorded, and what descends from these.
+// Nobody else is touched.
+func endLost(ctx context.Context, unsettled []projections.Unsettled) {
 	dead := map[string]bool{}
 	shells := map[int]uint64{}
 	for _, u := range unsettled {
@@ -40,7 +44,7 @@ func endLost(unsettled []projections.Unsettled) {
 	}
 	spared := ancestors()
 	began := time.Now()
-	for ; time.Since(began) < lostGrace; time.Sleep(2 * time.Millisecond) {
+	for ; time.Since(began) < lostGrace && ctx.Err() == nil; time.Sleep(2 * time.Millisecond) {
 		left, unsure := remains(dead, shells, spared)
 		if len(left) == 0 && (!unsure || time.Since(began) > unsureFor) {
 			return
@@ -59,6 +63,7 @@ func remains(dead map[string]bool, shells map[int]uint64, spared map[int]bool) (
 		return nil, false
 	}
 	now, own := sinceBoot(), executable("self")
+	doomed, others := map[int]kinsman{}, []relative{}
 	for _, entry := range entries {
 		pid, err := strconv.Atoi(entry.Name())
 		if err != nil || spared[pid] {
@@ -73,19 +78,41 @@ func remains(dead map[string]bool, shells map[int]uint64, spared map[int]bool) (
 		token, named := tokenOf(pid)
 		start, recorded := shells[pid]
 		if dead[token] || recorded && start == r.start {
-			left = append(left, r.kinsman)
+			doomed[pid] = r.kinsman
 			continue
 		}
+		others = append(others, r)
 		young := now-time.Duration(r.start)*tickLength < youngFor
-		unsure = unsure || young && !named && midExec(entry.Name(), own)
+		unsure = unsure || young && !named && midExec(r, own)
 	}
-	return left, unsure
+	addChildren(doomed, others)
+	return slices.Collect(maps.Values(doomed)), unsure
 }
 
-// midExec reports whether a process without a token may be about to get one.
-func midExec(pid, own string) bool {
+// addChildren adds the processes that descend from the doomed ones, whatever
+// they made of their environment.
+func addChildren(doomed map[int]kinsman, others []relative) {
+	for added := true; added; {
+		added = false
+		for _, r := range others {
+			parent, ok := doomed[r.parent]
+			if _, known := doomed[r.pid]; !ok || known {
+				continue
+			}
+			// Still the one that was looked at first, and so the parent then.
+			if start, ok := startTime(parent.pid); ok && start == parent.start {
+				doomed[r.pid], added = r.kinsman, true
+			}
+		}
+	}
+}
+
+// midExec reports whether a process without a token may be about to get one. One
+// that was forked by a server has a single thread, which no server has.
+func midExec(r relative, own string) bool {
+	pid := strconv.Itoa(r.pid)
 	if exe := executable(pid); exe == "" || exe == own {
-		return exe != "" // the kernel's own have none
+		return exe != "" && r.threads == 1 // the kernel's own have none
 	}
 	environ, err := os.ReadFile("/proc/" + pid + "/environ")
 	return err == nil && len(environ) == 0

@@ -5,43 +5,12 @@ import (
 	"crypto/sha256"
 	"errors"
 	"fmt"
-	"log/slog"
 	"time"
 
 	"github.com/yieldlog/yieldlog/events"
 	"github.com/yieldlog/yieldlog/events/ledger"
 	"github.com/yieldlog/yieldlog/projections"
 )
-
-// recoverSessions declares lost what dead processes left open. by is the
-// session that finds it. A session that cannot be recovered does not keep a new
-// one from opening: it stays for the next opener.
-func recoverSessions(ctx context.Context, l *ledger.Ledger, by string) error {
-	ids, err := l.Claimed()
-	if err != nil {
-		return err
-	}
-	for _, id := range ids {
-		claim, err := l.ClaimSession(id)
-		if errors.Is(err, ledger.ErrLive) {
-			continue
-		}
-		if err == nil {
-			// Without a release on failure: the claim's file is what the next opener finds.
-			var unread bool
-			if unread, err = declareLost(ctx, l, id, by); err == nil {
-				giveUp(claim, claim.Left && unread)
-			}
-		}
-		if err != nil {
-			slog.Warn("recovering a dead session", "session", id, "error", err)
-		}
-		if ctx.Err() != nil {
-			return ctx.Err()
-		}
-	}
-	return nil
-}
 
 // declareLost settles what a dead session left unsettled, and the session. Of one
 // that had ended before it reports whether mail is unread. The caller holds its
@@ -66,7 +35,7 @@ func declareLost(ctx context.Context, l *ledger.Ledger, session, by string) (unr
 		reason = "the machine was restarted while it ran"
 	}
 	unsettled := left.Unsettled(session)
-	endLost(unsettled)
+	endLost(ctx, unsettled)
 	for _, u := range unsettled {
 		s, err := lostSettlement(ctx, l, u, last[u.Execution])
 		if err != nil {

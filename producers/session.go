@@ -34,7 +34,9 @@ type Session struct {
 	lanes  *lanes
 	env    *environment
 	silent func() // stops answering control requests
-	mail   *mailbox
+	// unwatch ends looking for other sessions that die.
+	unwatch func()
+	mail    *mailbox
 
 	gate       sync.RWMutex // held for reading while a request takes its place, and by a rewind
 	mu         sync.Mutex
@@ -55,7 +57,8 @@ func OpenSession(ctx context.Context, l *ledger.Ledger, cfg Config, opened event
 	s.mail = newMailbox(s)
 	opened = identify(opened)
 	s.opened = opened
-	if err := recoverSessions(ctx, l, s.id); err != nil {
+	dead := newLookout(l, s.id)
+	if err := dead.first(ctx); err != nil {
 		return nil, fmt.Errorf("recovering dead sessions: %w", err)
 	}
 	claim, err := l.ClaimSession(s.id)
@@ -72,6 +75,7 @@ func OpenSession(ctx context.Context, l *ledger.Ledger, cfg Config, opened event
 		return nil, fmt.Errorf("serving session %s: %w", s.id, err)
 	}
 	family.join()
+	s.unwatch = dead.start() //nolint:contextcheck // it looks until Close
 	return s, nil
 }
 
@@ -197,6 +201,7 @@ func (s *Session) close(ctx context.Context, reason string, order stopOrder) err
 	s.forestall("", order)
 	s.mu.Unlock()
 	defer family.leave()
+	s.unwatch()
 	s.mail.hush()
 
 	// Requests are answered to the end: what they wait for ends here.

@@ -3,6 +3,7 @@
 package producers
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"os"
@@ -116,4 +117,4 @@ func signalNamed(name string) (syscall.Signal, bool) {
 	return 0, false
 }
 
-func endLost([]projections.Unsettled) {}
+func endLost(context.Context, []projections.Unsettled) {}

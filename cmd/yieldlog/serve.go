@@ -25,6 +25,7 @@ appends take, how many wait, and whether they stall.`,
 		RunE: func(c *cobra.Command, _ []string) error {
 			return a.creating(c.Context(), func(l *ledger.Ledger) error {
 				defer producers.ServeSinks(l, nil)()
+				defer producers.LookOut(l)()
 				dir, _, err := a.stateDir()
 				fmt.Fprintln(a.err, "yieldlog: serving the ledger in", dir)
 				if metrics != "" {

@@ -1,0 +1,92 @@
+//go:build linux
+
+package producers
+
+import (
+	"context"
+	"testing"
+	"time"
+
+	"github.com/yieldlog/yieldlog/events"
+	"github.com/yieldlog/yieldlog/events/ledger"
+)
+
+// TestASurvivorEndsWhatADeadServerLeft has nobody open the ledger after a server
+// died together with its guardian.
+func TestASurvivorEndsWhatADeadServerLeft(t *testing.T) {
+	dir, m := t.TempDir(), marker()
+	b := newBenchIn(t, dir)
+	news := make(chan events.Event, 1)
+	ctx, cancel := context.WithTimeout(t.Context(), patience)
+	defer cancel()
+	go func() {
+		for e, err := range b.ledger.Follow(ctx, events.Filter{Kind: events.KindLost}, 1) {
+			if err == nil {
+				news <- e
+			}
+			return
+		}
+	}()
+
+	v, ready := newVictim(t, dir), dir+"/ready"
+	id := v.run("env -i sh -c 'trap \"\" TERM; : >" + ready + "; sleep " + m + "; sleep " + m + "' & sleep " + m)
+	awaitFile(t, ready)
+	v.kill()
+	select {
+	case e := <-news:
+		if e.Session != v.session || e.Body.(events.Lost).By != b.ID() {
+			t.Errorf("%+v", e)
+		}
+	case <-ctx.Done():
+		t.Fatal("nobody declared the session lost")
+	}
+	gone(t, m)
+	if n := b.stored(v.session, id); n.Status != events.StatusLost {
+		t.Errorf("%+v", n.Settled)
+	}
+}
+
+// TestWhoOpensWaitsForARecovery opens a session while another process declares a
+// dead one lost: what that left is then there to be told.
+func TestWhoOpensWaitsForARecovery(t *testing.T) {
+	dir := t.TempDir()
+	b := newBenchIn(t, dir)
+	dead := events.NewID()
+	if _, err := b.ledger.Append(t.Context(), events.Event{Session: dead, Subject: dead, Body: events.Opened{Program: "test"}}); err != nil {
+		t.Fatal(err)
+	}
+	end, ok, err := b.ledger.RecoveryTurn(t.Context(), patience)
+	if err != nil || !ok {
+		t.Fatal(ok, err)
+	}
+	claim, err := b.ledger.ClaimSession(dead)
+	if err != nil {
+		t.Fatal(err)
+	}
+	l, err := ledger.Open(t.Context(), ledger.Options{Dir: dir})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = l.Close() }()
+	opened := make(chan *Session, 1)
+	go func() {
+		s, err := OpenSession(t.Context(), l, DefaultConfig(), events.Opened{Program: "test"})
+		if err != nil {
+			t.Error(err)
+		}
+		opened <- s
+	}()
+	select {
+	case <-opened:
+		t.Fatal("it did not wait")
+	case <-time.After(100 * time.Millisecond): // it fails only if there is a fault
+	}
+	if _, err := declareLost(t.Context(), b.ledger, dead, b.ID()); err != nil {
+		t.Fatal(err)
+	}
+	claim.Release()
+	end()
+	if s := <-opened; s != nil {
+		_ = s.Close(t.Context(), "over")
+	}
+}
