@@ -36,11 +36,11 @@ type monitor struct {
 	// lines are added to: its end is that of the last whole line.
 	full []batch
 	open batch
-	// seen is the end of the output that was seen, and since when the open
-	// batch has lines.
-	seen  int64
-	since time.Time
-	total int
+	// seen is the end of the output that was seen, edge that of its last whole
+	// character within a line, and since when the open batch has lines.
+	seen, edge int64
+	since      time.Time
+	total      int
 	// unread counts the batches that were posted and not read.
 	unread int
 	ended  bool
@@ -64,39 +64,55 @@ func (m *monitor) add(offset int64, data []byte) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	for len(data) > 0 {
-		n := bytes.IndexByte(data, '\n') + 1
-		room := int(max(m.open.from+batchBytes-offset, 1))
+		room := min(int(m.open.from+batchBytes-offset), len(data))
+		n := bytes.IndexByte(data[:room], '\n') + 1
 		switch {
-		case n > 0 && n <= room:
+		case n > 0:
 			m.line(offset + int64(n))
-		case len(data) <= room && n == 0: // the rest of the line is to come
-			m.seen = offset + int64(len(data))
+		case room == len(data): // the rest of the line is to come
+			m.rest(offset, data)
 			return
 		case m.open.lines > 0: // the line begins the next batch
 			m.shut()
 			continue
-		default: // longer than a batch: cut, between characters
-			if n = wholeRunes(data, room); n == 0 {
-				n = min(room, len(data))
-			}
-			m.line(offset + int64(n))
+		default: // longer than a batch
+			end := m.cut(offset, data)
+			m.line(end)
 			m.shut()
+			n = max(0, int(end-offset))
 		}
 		offset, data = offset+int64(n), data[n:]
 	}
 }
 
-// wholeRunes is how many of the first n bytes are whole characters.
-func wholeRunes(data []byte, n int) int {
-	if n >= len(data) {
-		return len(data)
-	}
-	for i := n; i > max(0, n-utf8.UTFMax); i-- {
+// rest notes the beginning of a line. The caller holds the lock.
+func (m *monitor) rest(offset int64, data []byte) {
+	m.seen = offset + int64(len(data))
+	for i := len(data) - 1; i >= max(0, len(data)-utf8.UTFMax); i-- {
 		if utf8.RuneStart(data[i]) {
-			return i
+			m.edge = m.seen
+			if !utf8.FullRune(data[i:]) {
+				m.edge = offset + int64(i)
+			}
+			return
 		}
 	}
-	return n
+}
+
+// cut is where the open batch, which one line fills, ends: between characters,
+// if there is such a place near its bound. The data begins in it, and goes on
+// behind it. The caller holds the lock.
+func (m *monitor) cut(offset int64, data []byte) int64 {
+	bound := m.open.from + batchBytes
+	for at := bound; at > bound-utf8.UTFMax && at >= offset && at > m.open.from; at-- {
+		if utf8.RuneStart(data[at-offset]) {
+			return at
+		}
+	}
+	if m.edge > bound-utf8.UTFMax && m.edge <= offset {
+		return m.edge
+	}
+	return bound
 }
 
 // line counts a line that ends there. The caller holds the lock.

@@ -10,6 +10,7 @@ import (
 	"strings"
 	"testing"
 	"time"
+	"unicode/utf8"
 
 	"pgregory.net/rapid"
 
@@ -145,6 +146,35 @@ func TestBatchesAreTheOutput(t *testing.T) {
 			t.Fatalf("%d of %d bytes, %d of %d lines", at, offset, lines, total)
 		}
 	})
+}
+
+// A line without an end is cut where a batch is full, in however small pieces it
+// comes, and never within a character.
+func TestM34_M135_ALongLineIsCutBetweenCharacters(t *testing.T) {
+	for _, text := range []string{strings.Repeat(".", 3*batchBytes+5), "x" + strings.Repeat("é", 2*batchBytes), "xx" + strings.Repeat("漢", 2*batchBytes), strings.Repeat("🙂", batchBytes)} {
+		for _, size := range []int{1, 2, 3, 5, batchBytes - 1, batchBytes, batchBytes + 1} {
+			m := &monitor{poke: make(chan struct{}, 1)}
+			offset := 0
+			for chunk := range slices.Chunk([]byte(text), size) {
+				m.add(int64(offset), chunk)
+				offset += len(chunk)
+			}
+			if want := (len(text) - 1) / batchBytes; len(m.full) < want {
+				t.Errorf("%d bytes in pieces of %d: %d batches before the end, want %d", len(text), size, len(m.full), want)
+			}
+			m.finish()
+			var at int64
+			for _, b := range m.full {
+				if b.from != at || b.to-b.from > batchBytes || !utf8.ValidString(text[b.from:b.to]) {
+					t.Fatalf("%d bytes in pieces of %d: the batch %+v follows %d", len(text), size, b, at)
+				}
+				at = b.to
+			}
+			if at != int64(len(text)) {
+				t.Errorf("%d bytes in pieces of %d: %d are mailed", len(text), size, at)
+			}
+		}
+	}
 }
 
 // An owner that reads nothing is mailed so many batches and no more, whatever
