@@ -31,6 +31,12 @@ type legacy struct {
 
 // execution is an owner's execution of an earlier session.
 func (l *legacy) execution(ctx context.Context, owner, id string) (projections.Process, bool, error) {
+	p, ok, err := l.find(ctx, id)
+	return p, ok && p.Owner == owner, err
+}
+
+// find is an execution of an earlier session, whoever owned it.
+func (l *legacy) find(ctx context.Context, id string) (projections.Process, bool, error) {
 	if l.earlier == nil || l.isForgotten(id) {
 		return projections.Process{}, false, nil
 	}
@@ -38,7 +44,7 @@ func (l *legacy) execution(ctx context.Context, owner, id string) (projections.P
 	if err != nil {
 		return p, false, fmt.Errorf("looking %s up: %w", id, err)
 	}
-	return p, ok && p.Owner == owner, nil
+	return p, ok, nil
 }
 
 func (l *legacy) isForgotten(id string) bool {

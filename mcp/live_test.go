@@ -288,7 +288,11 @@ func TestHandlesOfAnEarlierSession(t *testing.T) {
 	}
 	t.Cleanup(func() { _ = l.Close() })
 	before, end := serverOn(t, l, producers.DefaultConfig())
-	id := newCaller(t, before).exec("echo good; exit 4").ProcessID
+	first := newCaller(t, before)
+	id := first.exec("echo good; exit 4").ProcessID
+	mailed := first.yields("true", "name", "unread build")
+	first.goOn(mailed)
+	first.arrives("/root", mailed)
 	after, _ := serverOn(t, l, producers.DefaultConfig())
 	c := newCaller(t, after)
 	handle := map[string]any{"process_id": id}
@@ -315,6 +319,16 @@ func TestHandlesOfAnEarlierSession(t *testing.T) {
 	}
 	if got := c.call("ps", nil); len(got.Processes) != 0 {
 		t.Errorf("ps: %+v", got.Processes)
+	}
+	var output, mailbox resourceContents
+	c.ask("resources/read", `{"uri":"`+outputURI(id)+`"}`, &output)
+	if len(output.Contents) != 2 || output.Contents[0].Text != "good\n" {
+		t.Errorf("its output: %+v", output)
+	}
+	heir, _ := serverOn(t, l, producers.DefaultConfig())
+	newCaller(t, heir).ask("resources/read", `{"uri":"`+mailboxURI("/root")+`"}`, &mailbox)
+	if text := mailbox.Contents[0].Text; !strings.HasSuffix(text, "● Background command \"unread build\" completed (exit code 0)  unread, of an earlier session\n") {
+		t.Errorf("its mail: %q", text)
 	}
 }
 

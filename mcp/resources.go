@@ -114,7 +114,15 @@ func (s *Server) readOutput(ctx context.Context, r mcpgo.ReadResourceRequest) ([
 	var p projections.Process
 	var ok bool
 	s.opts.Facts.View(func() { p, ok = s.opts.Processes.Get(id) })
-	if !ok || p.Session != s.opts.Session.ID() || !p.Listed() {
+	if ok {
+		ok = p.Session == s.opts.Session.ID() && p.Listed()
+	} else {
+		var err error
+		if p, ok, err = s.legacy.find(ctx, id); err != nil {
+			return nil, err
+		}
+	}
+	if !ok {
 		return nil, fmt.Errorf("no output at %s: %w", uri, mcpgoserver.ErrResourceNotFound)
 	}
 	if p.Offset > maxResource {
@@ -158,13 +166,18 @@ func (s *Server) wholeStream(ctx context.Context, p projections.Process, stream 
 // readMailbox answers for a mailbox resource. People look: nobody is told.
 func (s *Server) readMailbox(_ context.Context, r mcpgo.ReadResourceRequest) ([]mcpgo.ResourceContents, error) {
 	uri := r.Params.URI
-	owner, ok := strings.CutPrefix(uri, mailboxURI(""))
-	if !ok || owner == "" {
+	owner := strings.TrimPrefix(uri, mailboxURI(""))
+	if path, err := events.OwnerPath(owner); err != nil || path != owner {
 		return nil, fmt.Errorf("no mailbox at %s: %w", uri, mcpgoserver.ErrResourceNotFound)
 	}
 	var list []projections.Record
 	s.opts.Facts.View(func() { list = s.opts.Mailboxes.List(s.opts.Session.ID(), owner) })
 	var b strings.Builder
+	for _, m := range s.opts.Session.Unread(owner) {
+		if m.Session != s.opts.Session.ID() {
+			fmt.Fprintf(&b, "%s %s  unread, of an earlier session\n", m.At.UTC().Format("15:04:05.000"), m.Notice)
+		}
+	}
 	for _, m := range list[max(0, len(list)-listedMail):] {
 		state := "unread"
 		if m.State == projections.MailAcknowledged {

@@ -51,11 +51,13 @@ func TestResources(t *testing.T) {
 	if len(transcript.Contents) != 1 || !strings.Contains(transcript.Contents[0].Text, "count") {
 		t.Errorf("the transcript: %+v", transcript)
 	}
-	for _, unknown := range []string{outputURI("x"), transcriptURI("x"), "yieldlog://nothing"} {
+	for _, unknown := range []string{
+		outputURI("x"), transcriptURI("x"), "yieldlog://nothing", mailboxURI(""), mailboxURI("root"), mailboxURI("/root/"),
+	} {
 		c.id++
 		c.send(request(c.id, "resources/read", `{"uri":"`+unknown+`"}`))
-		if r := c.next(); r.Error == nil {
-			t.Errorf("%s: %s", unknown, r.Result)
+		if r := c.next(); r.Error == nil || r.Error.Code != -32002 {
+			t.Errorf("%s: %s, %+v", unknown, r.Result, r.Error)
 		}
 	}
 }

@@ -120,10 +120,18 @@ func (s *Server) handle(ctx context.Context, p *peer, line []byte) []byte {
 	ctx = s.protocol.WithContext(ctx, p)
 	// The stateless protocol would cost the clients' channels, and gain nothing on stdio.
 	ctx = mcpgoserver.WithSupportedProtocolVersions(ctx, mcpgo.LegacyProtocolVersions())
-	if response := s.protocol.HandleMessage(ctx, line); response != nil {
+	switch response := s.protocol.HandleMessage(ctx, line).(type) {
+	case nil:
+		return nil
+	case mcpgo.JSONRPCError:
+		// mcp-go takes every error of a resource's handler for an internal one.
+		if strings.HasSuffix(response.Error.Message, mcpgoserver.ErrResourceNotFound.Error()) {
+			response.Error.Code = mcpgo.RESOURCE_NOT_FOUND
+		}
+		return encode(response)
+	default:
 		return encode(response)
 	}
-	return nil
 }
 
 // callLine runs a tools/call and returns the response. The turn, which may be
