@@ -175,6 +175,33 @@ func TestInputThatNobodyReadsHoldsNothingUp(t *testing.T) {
 	t.Error("the queue has no bound")
 }
 
+// A write that follows the answer at once is behind what the call itself wrote.
+func TestY19_InputBehindTheFirst(t *testing.T) {
+	b := newBench(t)
+	first := strings.Repeat("z", stdinMost/2)
+	for range 10 {
+		id := b.background("head -c 1; tail -c 4", func(r *Request) { r.Stdin = first })
+		if err := b.Write(t.Context(), "", id, Input{Data: []byte("last"), Close: true}); err != nil {
+			t.Fatal(err)
+		}
+		if n := b.ended(id); n.out != "zlast" {
+			t.Fatalf("got %q", n.out)
+		}
+	}
+}
+
+// However much is unread, the end of the input can be put behind it.
+func TestInputBehindTheBoundCanEnd(t *testing.T) {
+	b := newBench(t)
+	id := b.background("exec sleep 600", func(r *Request) { r.Stdin = strings.Repeat("z", 2*stdinMost) })
+	if err := b.Write(t.Context(), "", id, Input{Data: []byte("more")}); !errors.Is(err, ErrInput) {
+		t.Errorf("more: %v", err)
+	}
+	if err := b.Write(t.Context(), "", id, Input{Close: true}); err != nil {
+		t.Errorf("the end: %v", err)
+	}
+}
+
 func TestTheTimeoutEndsTheCommand(t *testing.T) {
 	b := newBench(t)
 	r := request("echo early; sleep 600 | cat; true")

@@ -126,8 +126,12 @@ func (e *execution) start() bool {
 		e.out.fail(err)
 		close(e.spawned)
 	})
+	in := newStdin(p.stdin, e.request.TTY != nil)
+	if first := (Input{Data: []byte(e.request.Stdin), Close: e.request.CloseStdin}); len(first.Data) > 0 || first.Close {
+		_ = in.put(first) // a fresh queue takes the first input, whatever its size
+	}
 	e.mu.Lock()
-	e.proc, e.in, e.began = p, newStdin(p.stdin, e.request.TTY != nil), time.Now()
+	e.proc, e.in, e.began = p, in, time.Now() // from here on others write, too
 	cause, killAt, yielded := e.cause, e.killAt, e.yielded
 	e.mu.Unlock()
 	if cause != "" { // it was ended while it was forked
@@ -151,9 +155,6 @@ func (e *execution) supervise() {
 	ended := make(chan struct{})
 	go func() { pumps.Wait(); close(ended) }()
 
-	if in := (Input{Data: []byte(e.request.Stdin), Close: e.request.CloseStdin}); len(in.Data) > 0 || in.Close {
-		_ = e.in.put(in) // a fresh queue takes the first input, whatever its size
-	}
 	if t := e.request.Timeout; t > 0 {
 		e.after(t, func() { e.end(stopOrder{cause: events.TermTimedOut, signal: syscall.SIGTERM, force: stopGrace}) })
 	}
