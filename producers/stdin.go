@@ -44,7 +44,7 @@ func (s *stdin) put(in Input) error {
 		return fmt.Errorf("%w: %w", ErrInput, s.broken)
 	case s.closing:
 		return fmt.Errorf("%w: it is closed", ErrInput)
-	case s.queued > 0 && s.queued+len(in.Data) > stdinMost:
+	case s.queued > 0 && len(in.Data) > 0 && s.queued+len(in.Data) > stdinMost:
 		return fmt.Errorf("%w: the command has left %d bytes unread", ErrInput, s.queued)
 	}
 	if in.Resize != nil {
