@@ -12,7 +12,7 @@ import (
 
 // Clients of YieldShell send such numbers: less than nothing is the least, and
 // of a size the default.
-func TestY22_Y42_Y51_Y76_NegativeNumbers(t *testing.T) {
+func TestY22_Y42_Y51_Y70_Y76_NegativeNumbers(t *testing.T) {
 	c := newCaller(t, liveServer(t, nil))
 	got := c.exec("echo hello", "timeout_ms", -1, "max_output_bytes", 0)
 	if got.Status != "completed" || *got.Stdout != "hello\n" || got.Truncated {
@@ -22,6 +22,9 @@ func TestY22_Y42_Y51_Y76_NegativeNumbers(t *testing.T) {
 		if r := c.call("read", map[string]any{"process_id": got.ProcessID, "since_seq": -7, "max_output_bytes": most}); *r.Stdout != "hello\n" {
 			t.Errorf("read of at most %d: %+v", most, r)
 		}
+	}
+	if r := c.call("ps", map[string]any{"limit": -1}); r.Error != "" || len(r.Processes) != 0 {
+		t.Errorf("ps: %+v", r)
 	}
 	id := c.exec("trap '' TERM; sleep 600; sleep 600", "yield_ms", 0).ProcessID
 	if r := c.call("wait", map[string]any{"process_id": id, "timeout_ms": -1}); r.Status != "running" {

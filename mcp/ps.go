@@ -15,7 +15,7 @@ func (s *Server) psTool() *tool {
 		description: "Your commands, newest first.",
 		params: []param{
 			{name: "include_completed", kind: kindBoolean, def: true, text: "Also the finished ones"},
-			{name: "limit", kind: kindInteger, def: 50},
+			{name: "limit", kind: kindInteger, min: minInteger, def: 50},
 			ownerParam,
 		},
 		output: object(map[string]any{
@@ -54,7 +54,7 @@ type listed struct {
 
 func (s *Server) ps(ctx context.Context, c *call) (reply, error) {
 	owner, completed := c.args.owner(), c.args.flag("include_completed", true)
-	limit := clampInt(c.args.integer("limit", 50))
+	limit := clampInt(max(0, c.args.integer("limit", 50)))
 	if err := s.opts.Facts.WaitFor(ctx, 0); err != nil {
 		return reply{}, fmt.Errorf("listing: %w", err)
 	}
