@@ -337,7 +337,7 @@ func pollExit(pid int) bool {
 		return false
 	}
 	f := os.NewFile(uintptr(fd), "pidfd")
-	defer f.Close()
+	defer func() { go f.Close() }() // an answer need not wait for that
 	raw, err := f.SyscallConn()
 	return err == nil && raw.Read(func(uintptr) bool { return exited(pid, unix.WNOHANG) }) == nil
 }

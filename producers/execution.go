@@ -150,7 +150,12 @@ func (e *execution) supervise() {
 	var pumps sync.WaitGroup
 	for _, s := range e.proc.streams {
 		pump := newPump(e.out, s, secrets)
-		pumps.Go(pump.run)
+		pumps.Add(1)
+		go func() {
+			pump.run()
+			pumps.Done() // an answer waits for it
+			_ = s.file.Close()
+		}()
 	}
 	ended := make(chan struct{})
 	go func() { pumps.Wait(); close(ended) }()
@@ -165,7 +170,7 @@ func (e *execution) supervise() {
 
 	e.proc.await()
 	e.exited()
-	e.in.close()
+	go e.in.close() // an answer need not wait for that
 	left := e.drain(ended)
 	<-ended
 	e.mu.Lock()

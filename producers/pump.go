@@ -213,7 +213,6 @@ func newPump(out *outlet, s stream, secrets []string) *pump {
 // run reads to the end of file, or until the stream is cut off. It reads at
 // once and posts once spawned is in the ledger.
 func (p *pump) run() {
-	defer p.file.Close()
 	buf := make([]byte, firstBuffer)
 	for {
 		n, err := p.file.Read(buf)

@@ -19,6 +19,7 @@ import (
 // native is what this system needs to know of a process beside its pid.
 type native struct {
 	gone atomic.Bool // the shell was seen to have exited
+	raw  []rawStream // our ends of the pipes, until attach
 }
 
 // startProcess starts the program in a session, and so a process group, of its
@@ -37,6 +38,8 @@ func startProcess(l launch) (*process, error) {
 	theirs, attr, err := plumb(p)
 	defer closeAll(theirs)
 	if err != nil {
+		p.attach()
+		closeAll(p.files())
 		return nil, err
 	}
 	fds := make([]uintptr, len(theirs))
@@ -46,6 +49,7 @@ func startProcess(l launch) (*process, error) {
 	err = family.start(p, func() (int, error) {
 		return syscall.ForkExec(program, l.argv, &syscall.ProcAttr{Dir: l.dir, Env: l.env, Files: fds, Sys: attr})
 	})
+	p.attach() // while the shell starts
 	if err != nil {
 		closeAll(p.files())
 		return nil, fmt.Errorf("starting %s in %s: %w", program, l.dir, err)
@@ -54,23 +58,60 @@ func startProcess(l launch) (*process, error) {
 }
 
 // pipes connects the process by three pipes, and returns its ends.
-func pipes(p *process) ([]*os.File, *syscall.SysProcAttr, error) {
-	in, stdin, err := os.Pipe()
-	if err != nil {
-		return nil, nil, fmt.Errorf("making a pipe: %w", err)
-	}
-	p.stdin = stdin
-	theirs := []*os.File{in}
-	for _, kind := range []events.Kind{events.KindStdout, events.KindStderr} {
-		r, w, err := os.Pipe()
-		if err != nil {
-			closeAll(p.files())
-			return theirs, nil, fmt.Errorf("making a pipe: %w", err)
+func pipes(p *process) (theirs []*os.File, attr *syscall.SysProcAttr, err error) {
+	for _, kind := range []events.Kind{"", events.KindStdout, events.KindStderr} { // standard input first
+		ours := 0
+		if kind == "" {
+			ours = 1
 		}
-		p.streams = append(p.streams, stream{kind: kind, file: r})
-		theirs = append(theirs, w)
+		fds, err := pipe(ours)
+		if err != nil {
+			return theirs, nil, err
+		}
+		p.raw = append(p.raw, rawStream{kind, fds[ours]})
+		theirs = append(theirs, os.NewFile(uintptr(fds[1-ours]), "|"))
 	}
 	return theirs, &syscall.SysProcAttr{Setsid: true}, nil
+}
+
+// pipe makes a pipe of which one end does not block: that is ours.
+func pipe(ours int) (fds [2]int, err error) {
+	syscall.ForkLock.RLock()
+	if err = syscall.Pipe(fds[:]); err == nil {
+		syscall.CloseOnExec(fds[0])
+		syscall.CloseOnExec(fds[1])
+	}
+	syscall.ForkLock.RUnlock()
+	if err == nil {
+		if err = syscall.SetNonblock(fds[ours], true); err != nil {
+			err = errors.Join(err, syscall.Close(fds[0]), syscall.Close(fds[1]))
+		}
+	}
+	if err != nil {
+		return fds, fmt.Errorf("making a pipe: %w", err)
+	}
+	return fds, nil
+}
+
+// A rawStream is our end of a pipe before the runtime's poller knows of it: that
+// costs more than the pipe, and can be done while the shell starts. Standard
+// input has no kind.
+type rawStream struct {
+	kind events.Kind
+	fd   int
+}
+
+// attach makes files of our ends.
+func (p *process) attach() {
+	for _, r := range p.raw {
+		f := os.NewFile(uintptr(r.fd), "|")
+		if r.kind == "" {
+			p.stdin = f
+			continue
+		}
+		p.streams = append(p.streams, stream{kind: r.kind, file: f})
+	}
+	p.raw = nil
 }
 
 // terminal connects the process by a terminal of that size.
