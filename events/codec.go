@@ -56,7 +56,10 @@ const (
 // Encode is the event as a message. It fails when a field cannot be a token of
 // the subject, the owner fails [CheckOwner], or a chunk is longer than [MaxChunk]. The result shares the
 // bytes of an uncompressed chunk with the event.
-func Encode(e Event) (Message, error) {
+func Encode(e Event) (Message, error) { return new(Packer).Encode(e) }
+
+// Encode is [Encode].
+func (p *Packer) Encode(e Event) (Message, error) {
 	if e.Body == nil {
 		return Message{}, fmt.Errorf("event %s has no body", e.ID)
 	}
@@ -103,7 +106,7 @@ func Encode(e Event) (Message, error) {
 		}
 	case Packed:
 		var err error
-		if m.Data, err = encodePacked(e.Time, b, h); err != nil {
+		if m.Data, err = p.pack(e.Time, b, h); err != nil {
 			return Message{}, fmt.Errorf("encoding event %s: %w", e.ID, err)
 		}
 	case Unknown:

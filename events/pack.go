@@ -80,7 +80,14 @@ const (
 
 var packedStreams = []Kind{KindStdout, KindStderr, KindTTY}
 
-func encodePacked(at time.Time, p Packed, h map[string][]string) ([]byte, error) {
+// A Packer encodes events. For packed ones it holds tables of 35 MB, so who makes
+// many of them has one of its own, for as long as it does. The zero value is ready.
+type Packer struct {
+	squeezer *squeezer
+	columns  []byte
+}
+
+func (by *Packer) pack(at time.Time, p Packed, h map[string][]string) ([]byte, error) {
 	size := p.size()
 	switch {
 	case len(p.Records) == 0 || len(p.Records) > MaxRecords:
@@ -91,7 +98,7 @@ func encodePacked(at time.Time, p Packed, h map[string][]string) ([]byte, error)
 		return nil, fmt.Errorf("%d is no byte offset", p.Offset)
 	}
 	unit := p.unit(at)
-	b := binary.AppendUvarint([]byte{packedFormat}, uint64(len(p.Records)))
+	b := binary.AppendUvarint(append(by.columns[:0], packedFormat), uint64(len(p.Records)))
 	b = binary.AppendUvarint(b, uint64(unit))
 	for _, r := range p.Records {
 		i := streamIndex(r.Stream)
@@ -113,15 +120,16 @@ func encodePacked(at time.Time, p Packed, h map[string][]string) ([]byte, error)
 	for _, r := range p.Records {
 		b = append(b, r.Data...)
 	}
+	by.columns = b
 	h[headerContentType] = []string{packedType}
 	h[headerEncoding] = []string{encZstd}
 	h[headerOffset] = []string{strconv.FormatInt(p.Offset, 10)}
 	h[headerLength] = []string{strconv.Itoa(size)}
 	h[headerDigest] = []string{digest(b[start:])}
 	if len(p.Records) < framesFrom {
-		return packFrames(b), nil
+		return by.frames(b)
 	}
-	return packFrames(b[:times], b[times:start], b[start:]), nil
+	return by.frames(b[:times], b[times:start], b[start:])
 }
 
 // packedLength is 0 for a line, which most records are.
@@ -145,13 +153,11 @@ func (p Packed) unit(at time.Time) int64 {
 	return int64(time.Microsecond)
 }
 
-func packFrames(parts ...[]byte) (data []byte) {
-	w := packers.Get().(*zstd.Encoder)
-	defer packers.Put(w)
-	for _, part := range parts {
-		data = w.EncodeAll(part, data)
+func (by *Packer) frames(parts ...[]byte) ([]byte, error) {
+	if by.squeezer == nil { // it is off every answer's path, and may take its time
+		by.squeezer = newSqueezer(zstd.SpeedBestCompression, maxPacked)
 	}
-	return data
+	return by.squeezer.frames(parts...)
 }
 
 func digest(b []byte) string {
@@ -296,20 +302,10 @@ func unpackedID(packed string, i int, at time.Time) string {
 	return id.String()
 }
 
-// Packing is off every answer's path: it may take its time.
-var (
-	packers = sync.Pool{New: func() any {
-		w, err := zstd.NewWriter(nil, zstd.WithEncoderLevel(zstd.SpeedBestCompression), zstd.WithEncoderConcurrency(1), zstd.WithWindowSize(maxPacked))
-		if err != nil {
-			panic(err) // the options are constants
-		}
-		return w
-	}}
-	unpackers = sync.Pool{New: func() any {
-		r, err := zstd.NewReader(nil, zstd.WithDecoderConcurrency(1), zstd.WithDecoderMaxMemory(maxPacked), zstd.WithDecoderLowmem(true))
-		if err != nil {
-			panic(err)
-		}
-		return r
-	}}
-)
+var unpackers = sync.Pool{New: func() any {
+	r, err := zstd.NewReader(nil, zstd.WithDecoderConcurrency(1), zstd.WithDecoderMaxMemory(maxPacked), zstd.WithDecoderLowmem(true))
+	if err != nil {
+		panic(err) // the options are constants
+	}
+	return r
+}}

@@ -9,6 +9,7 @@ import (
 	"math/rand/v2"
 	"os"
 	"path/filepath"
+	"reflect"
 	"slices"
 	"strings"
 	"testing"
@@ -81,6 +82,34 @@ func TestPackedGoldenBytes(t *testing.T) {
 	want := "01" + "03" + "01" + "000102" + "040301" + "00" + "d804" + "d704" + hex.EncodeToString([]byte("outer"))
 	if got := hex.EncodeToString(b); got != want {
 		t.Errorf("the bytes are\n%s, want\n%s", got, want)
+	}
+}
+
+// TestPackedLargest packs all that a message may hold, in one frame and in several,
+// with one packer.
+func TestPackedLargest(t *testing.T) {
+	var p Packer
+	at := time.Unix(1, 0).UTC()
+	for _, n := range []int{1, framesFrom - 1, framesFrom, MaxRecords} {
+		body := Packed{Records: make([]Record, n)}
+		for i := range body.Records {
+			data := make([]byte, MaxChunk/n)
+			for j := range data {
+				data[j] = byte(rand.Uint32())
+			}
+			body.Records[i] = Record{KindStdout, at.Add(time.Duration(i)), data}
+		}
+		m, err := p.Encode(Event{ID: "x", Time: at, Session: "S", Subject: "E", Body: body})
+		if err != nil {
+			t.Fatal(err)
+		}
+		got, err := Decode(m)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if !reflect.DeepEqual(got.Body, Body(body)) {
+			t.Errorf("%d records came out different", n)
+		}
 	}
 }
 

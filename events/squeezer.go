@@ -20,35 +20,42 @@ type squeezer struct {
 	room []byte
 }
 
-// squeezers are bounded by the callers: each holds one for the length of a call,
-// and idle ones are given back to the collector.
-var squeezers = sync.Pool{New: func() any {
-	w, err := zstd.NewWriter(nil, zstd.WithEncoderLevel(zstd.SpeedFastest), zstd.WithEncoderConcurrency(1), zstd.WithWindowSize(MaxChunk))
+func newSqueezer(level zstd.EncoderLevel, window int) *squeezer {
+	w, err := zstd.NewWriter(nil, zstd.WithEncoderLevel(level), zstd.WithEncoderConcurrency(1), zstd.WithWindowSize(window))
 	if err != nil {
 		panic(err) // the options are constants
 	}
 	return &squeezer{zstd: w}
-}}
+}
 
-// compress is data as one zstd frame. It lets others run between the steps.
+// squeezers are bounded by the callers: each holds one for the length of a call,
+// and idle ones are given back to the collector.
+var squeezers = sync.Pool{New: func() any { return newSqueezer(zstd.SpeedFastest, MaxChunk) }}
+
+// compress is data as one zstd frame.
 func compress(data []byte) ([]byte, error) {
 	s := squeezers.Get().(*squeezer)
 	defer squeezers.Put(s)
-	if len(data) <= squeezeStep {
-		s.room = s.zstd.EncodeAll(data, s.room[:0])
-		return bytes.Clone(s.room), nil
-	}
-	out := bytes.NewBuffer(s.room[:0])
-	s.zstd.ResetContentSize(out, int64(len(data)))
-	for part := range slices.Chunk(data, squeezeStep) {
-		if _, err := s.zstd.Write(part); err != nil {
-			return nil, fmt.Errorf("compressing a chunk: %w", err)
+	return s.frames(data)
+}
+
+// frames is each part as a zstd frame, one behind the other. It lets others run
+// between the steps. EncodeAll would have tables of its own beside these.
+func (s *squeezer) frames(parts ...[]byte) ([]byte, error) {
+	s.room = s.room[:0]
+	for _, data := range parts {
+		out := bytes.NewBuffer(s.room)
+		s.zstd.ResetContentSize(out, int64(len(data)))
+		for part := range slices.Chunk(data, squeezeStep) {
+			if _, err := s.zstd.Write(part); err != nil {
+				return nil, fmt.Errorf("compressing: %w", err)
+			}
+			runtime.Gosched()
 		}
-		runtime.Gosched()
+		if err := s.zstd.Close(); err != nil {
+			return nil, fmt.Errorf("compressing: %w", err)
+		}
+		s.room = out.Bytes()
 	}
-	if err := s.zstd.Close(); err != nil {
-		return nil, fmt.Errorf("compressing a chunk: %w", err)
-	}
-	s.room = out.Bytes()
 	return bytes.Clone(s.room), nil
 }
