@@ -2,7 +2,6 @@ package ledger
 
 import (
 	"context"
-	"os"
 	"strings"
 
 	"github.com/yieldlog/yieldlog/events"
@@ -42,17 +41,9 @@ func located(subject string) bool {
 // filledBlocks is the lifecycle's filled blocks as a ledger at rest, or nil when none
 // holds anything from a sequence on.
 func filledBlocks(d stateDir, from uint64) *rest {
-	paths, err := blocks(d.stream(lifecycleStream))
-	if err != nil || len(paths) < 2 {
+	list, err := stillBlocks(d.stream(lifecycleStream))
+	if err != nil || len(list) < 2 {
 		return nil
-	}
-	list := make([]restBlock, len(paths))
-	for i, p := range paths {
-		st, err := os.Stat(p)
-		if err != nil {
-			return nil
-		}
-		list[i] = restBlock{path: p, size: st.Size()}
 	}
 	newest := list[len(list)-1]
 	if first, err := firstSequence(newest); err != nil || first != 0 && first <= from {

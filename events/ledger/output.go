@@ -124,7 +124,7 @@ func (w *walk) read(ctx context.Context, segment string, seq uint64) (done bool,
 	if w.to >= 0 {
 		fetch = int(min(max(w.to-w.next, leastFetch), batchBytes))
 	}
-	for r, err := range w.l.scan(ctx, segment, w.subject, seq, fetch, batchBytes) {
+	for r, err := range w.l.scan(ctx, segment, w.subject, seq, fetch) {
 		if err != nil {
 			return false, err
 		}

@@ -190,9 +190,11 @@ func (l *Ledger) packSegment(ctx context.Context, segment string, gentle bool) (
 	if err != nil {
 		return 0, 0, l.stays(ctx, segment, err)
 	}
-	if before, err = l.streamBytes(ctx, segment); err != nil {
+	state, err := l.streamState(ctx, segment)
+	if err != nil {
 		return 0, 0, err
 	}
+	before = int64(state.Bytes)
 	if free, err := freeBytes(l.opts.Dir); err == nil && free-before < l.opts.FreeFloor {
 		return before, 0, ErrNoSpace
 	}
@@ -263,14 +265,13 @@ func (l *Ledger) settledIn(ctx context.Context, segment string) (map[string]even
 func (l *Ledger) fillTwin(ctx context.Context, segment string, settled map[string]events.Settled, gentle bool) (int64, error) {
 	read := contents{}
 	p := newPacker(l, twinName(segment), gentle)
-	for r, err := range l.scan(ctx, segment, everything, 1, p.batch(), p.batch()) {
-		if err != nil {
-			return 0, err
-		}
-		if err := errors.Join(read.add(r), p.add(ctx, r)); err != nil {
-			return 0, err
-		}
-		p.rest(ctx)
+	_, err := l.readStill(ctx, segment, func(r Raw, e events.Event) error {
+		defer p.rest(ctx)
+		key := about(r.Subject)
+		return errors.Join(read.add(key, r, e), p.add(ctx, key, r, e))
+	})
+	if err != nil {
+		return 0, err
 	}
 	if err := p.flushAll(ctx); err != nil {
 		return 0, err
@@ -280,29 +281,77 @@ func (l *Ledger) fillTwin(ctx context.Context, segment string, settled map[strin
 		return 0, errMoved
 	}
 	packed := contents{}
-	for r, err := range l.scan(ctx, twinName(segment), everything, 2, p.batch(), p.batch()) { // 1 is the mark
-		if err != nil {
-			return 0, err
-		}
-		if err := packed.add(r); err != nil {
-			return 0, err
-		}
-		p.rest(ctx)
-	}
-	if err := errors.Join(read.equal(packed), read.match(settled)); err != nil {
-		return 0, err
-	}
-	return l.streamBytes(ctx, twinName(segment))
+	after, err := l.readStill(ctx, twinName(segment), func(r Raw, e events.Event) error {
+		defer p.rest(ctx)
+		return packed.add(about(r.Subject), r, e)
+	})
+	return after, errors.Join(err, read.equal(packed), read.match(settled))
 }
 
-func (l *Ledger) streamBytes(ctx context.Context, name string) (int64, error) {
+// readStill hands on the messages of a stream that nobody writes to, each with the
+// event that it is, if it is one, and returns the stream's size. It reads the
+// blocks as of a ledger at rest: the server would load each, keep it for a while
+// and make every message anew, and all of that is taken from the calls beside it.
+// It fails unless it came upon every message that the server knows.
+func (l *Ledger) readStill(ctx context.Context, name string, fn func(Raw, events.Event) error) (size int64, err error) {
+	state, err := l.streamState(ctx, name)
+	if err != nil {
+		return 0, err
+	}
+	list, err := stillBlocks(l.dir().stream(name))
+	if err != nil {
+		return 0, l.unlessMoved(name, fmt.Errorf("listing the blocks of %s: %w", name, err))
+	}
+	r, n := newRest(l.dir(), nil), uint64(0)
+	next, err := r.records(ctx, list, name, state.FirstSeq, func(rec []byte) error {
+		n++
+		m, err := message(rec)
+		if err != nil || m.Subject == segmentMark {
+			return err
+		}
+		e, err := decode(m)
+		if err != nil {
+			e = events.Event{} // it stays what it is
+		}
+		return fn(m, e)
+	})
+	if errors.Is(err, errStirred) {
+		err = errors.New("a block is damaged, or not what it was")
+	}
+	if err == nil && (n != state.Msgs || next != state.LastSeq+1) {
+		err = fmt.Errorf("%d messages up to %d are in the blocks, and %d up to %d in the stream", n, next-1, state.Msgs, state.LastSeq)
+	}
+	if err != nil {
+		return 0, l.unlessMoved(name, fmt.Errorf("reading the blocks of %s: %w", name, err))
+	}
+	return int64(state.Bytes), nil
+}
+
+// stillBlocks is the blocks in the directory of a stream, as they are now.
+func stillBlocks(dir string) ([]restBlock, error) {
+	paths, err := blocks(dir)
+	if err != nil {
+		return nil, err
+	}
+	list := make([]restBlock, len(paths))
+	for i, p := range paths {
+		st, err := os.Stat(p)
+		if err != nil {
+			return nil, err
+		}
+		list[i] = restBlock{path: p, size: st.Size()}
+	}
+	return list, nil
+}
+
+func (l *Ledger) streamState(ctx context.Context, name string) (jetstream.StreamState, error) {
 	s, err := patiently(ctx, l, func(ctx context.Context) (jetstream.Stream, error) {
 		return l.store.js.Stream(ctx, name)
 	})
 	if err != nil {
-		return 0, fmt.Errorf("asking for the size of %s: %w", name, err)
+		return jetstream.StreamState{}, fmt.Errorf("asking for the size of %s: %w", name, err)
 	}
-	return int64(s.CachedInfo().State.Bytes), nil
+	return s.CachedInfo().State, nil
 }
 
 // makeTwin makes an empty twin of a sealed raw segment, in place of what an

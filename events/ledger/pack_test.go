@@ -283,6 +283,50 @@ func TestM65_PackKeepsWhatDoesNotMatchItsSettlement(t *testing.T) {
 	}
 }
 
+// TestPackKeepsWhatItCannotReadWhole keeps a segment whose blocks do not hold what
+// the server knows.
+func TestPackKeepsWhatItCannotReadWhole(t *testing.T) {
+	for name, harm := range map[string]func(block []byte) []byte{
+		"a flipped byte": func(b []byte) []byte { b[len(b)/2] ^= 1; return b },
+		"a lost end": func(b []byte) []byte {
+			end := 0
+			for off := 0; off < len(b); {
+				rec, _ := frame(b[off:])
+				if sequence(rec) > 0 {
+					end = off
+				}
+				off += len(rec)
+			}
+			return b[:end]
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			l := open(t, t.TempDir())
+			c := newChatter(l, "A")
+			c.lines(t, 50)
+			c.settle(t)
+			roll(t, l)
+			paths, err := blocks(l.dir().stream(segmentName(1)))
+			if err != nil {
+				t.Fatal(err)
+			}
+			b, err := os.ReadFile(paths[0])
+			if err != nil {
+				t.Fatal(err)
+			}
+			if err := os.WriteFile(paths[0], harm(b), 0o600); err != nil {
+				t.Fatal(err)
+			}
+			if r, err := l.Pack(t.Context()); err == nil {
+				t.Errorf("packed %+v", r)
+			}
+			if got := l.dir().segments()[0]; got != segmentName(1) {
+				t.Errorf("%s counts", got)
+			}
+		})
+	}
+}
+
 // TestM64_ReadsGoOnWhilePacking reads without end, in the host and beside it, while
 // segment after segment is packed. Some readers stand still in the middle.
 func TestM64_ReadsGoOnWhilePacking(t *testing.T) {

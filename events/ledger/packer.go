@@ -25,11 +25,9 @@ const (
 	maxPacking      = 4096     // executions
 	maxPackingBytes = 32 << 20 // data, and what it costs to hold it
 	recordOverhead  = 128
-	// packWork is how long a gentle packer works before it rests as long, and
-	// gentleBytes what it asks the server for at once: each batch keeps both
-	// busy, whoever else waits for the processor.
-	packWork    = time.Millisecond
-	gentleBytes = 128 << 10
+	// packWork is how long a gentle packer works before it rests as long: whoever
+	// else waits for the processor goes first.
+	packWork = time.Millisecond
 	// publishTimeout bounds how long a packed message may take.
 	publishTimeout = 10 * time.Second
 )
@@ -41,8 +39,9 @@ type packer struct {
 	gentle bool
 	woke   time.Time
 
-	open  map[string]*packing
-	bytes int
+	open    map[string]*packing
+	bytes   int
+	encoder events.Packer
 }
 
 // packing is the chunks of one execution that wait for more.
@@ -60,18 +59,21 @@ func newPacker(l *Ledger, twin string, gentle bool) *packer {
 
 // about is the execution that an output subject is about.
 func about(subject string) string {
-	if t := strings.Split(subject, "."); len(t) == 5 {
-		return t[1] + "." + t[3]
+	_, rest, _ := strings.Cut(subject, ".")
+	session, rest, _ := strings.Cut(rest, ".")
+	_, rest, _ = strings.Cut(rest, ".")
+	id, kind, ok := strings.Cut(rest, ".")
+	if !ok || strings.Contains(kind, ".") {
+		return ""
 	}
-	return ""
+	return session + "." + id
 }
 
-// add packs a message. One that holds no chunk is carried as it is.
-func (p *packer) add(ctx context.Context, r Raw) error {
-	key := about(r.Subject)
-	e, err := decode(r)
+// add packs a message about an execution, with the event that it is. One that
+// holds no chunk is carried as it is.
+func (p *packer) add(ctx context.Context, key string, r Raw, e events.Event) error {
 	o, ok := e.Body.(events.Output)
-	if err != nil || !ok || !time.Unix(0, e.Time.UnixNano()).Equal(e.Time) { // a packed time is within 1678 to 2262
+	if !ok || !time.Unix(0, e.Time.UnixNano()).Equal(e.Time) { // a packed time is within 1678 to 2262
 		return errors.Join(p.flush(ctx, key), p.publish(ctx, r.Message))
 	}
 	k := p.open[key]
@@ -85,8 +87,7 @@ func (p *packer) add(ctx context.Context, r Raw) error {
 		k = &packing{order: r.Seq, origin: r, event: e, body: events.Packed{Offset: o.Offset}}
 		p.open[key] = k
 	}
-	// A copy: o.Data may be part of a message with its headers.
-	k.body.Records = append(k.body.Records, events.Record{Stream: o.Stream, Time: e.Time, Data: bytes.Clone(o.Data)})
+	k.body.Records = append(k.body.Records, events.Record{Stream: o.Stream, Time: e.Time, Data: o.Data})
 	k.size += len(o.Data)
 	p.bytes += len(o.Data) + recordOverhead
 	if len(p.open) >= maxPacking || p.bytes >= maxPackingBytes {
@@ -125,7 +126,7 @@ func (p *packer) flush(ctx context.Context, key string) error {
 	if len(k.body.Records) == 1 {
 		return p.publish(ctx, k.origin.Message)
 	}
-	m, err := events.Encode(events.Event{
+	m, err := p.encoder.Encode(events.Event{
 		ID: events.NewID(), Time: k.event.Time, Session: k.event.Session,
 		Owner: k.event.Owner, Subject: k.event.Subject, Body: k.body,
 	})
@@ -151,14 +152,6 @@ func (p *packer) publish(ctx context.Context, m events.Message) error {
 	return nil
 }
 
-// batch is how many bytes the packer reads at once.
-func (p *packer) batch() int {
-	if p.gentle {
-		return gentleBytes
-	}
-	return batchBytes
-}
-
 // rest pauses a gentle packer for as long as it worked.
 func (p *packer) rest(ctx context.Context) {
 	worked := time.Since(p.woke)
@@ -178,55 +171,63 @@ type content struct {
 	whole     bool // without gaps
 	chunks    hash.Hash
 	streams   map[events.Kind]hash.Hash
+	room      []byte // for what goes before the bytes of a chunk
 }
 
-// add counts a message. One that holds no chunk counts as it is.
-func (c contents) add(r Raw) error {
-	key := about(r.Subject)
+// add counts a message about an execution, with the event that it is, if it is
+// one. One that holds no chunk counts as it is.
+func (c contents) add(key string, r Raw, e events.Event) error {
 	k := c[key]
 	if k == nil {
 		k = &content{from: -1, whole: true, chunks: sha256.New(), streams: map[events.Kind]hash.Hash{}}
 		c[key] = k
 	}
-	e, err := decode(r)
-	if err != nil {
-		k.note("", 0, 0, r.Data)
-		return nil // it is as it was
+	var err error
+	switch b := e.Body.(type) {
+	case nil:
+		k.note("", 0, 0, r.Data) // it is as it was
+	case events.Output:
+		err = k.chunk(e.Time, b)
+	case events.Packed:
+		o := events.Output{Offset: b.Offset}
+		for _, chunk := range b.Records {
+			o.Stream, o.Offset, o.Data = chunk.Stream, o.End(), chunk.Data
+			err = errors.Join(err, k.chunk(chunk.Time, o))
+		}
+	default:
+		k.note(string(e.Kind()), 0, 0, r.Data)
 	}
-	for e := range events.Unpack(e) {
-		o, ok := e.Body.(events.Output)
-		if !ok {
-			k.note(string(e.Kind()), 0, 0, r.Data)
-			continue
-		}
-		if o.Offset < k.end {
-			return fmt.Errorf("%w: output of %s at %d comes after %d", errUnsound, key, o.Offset, k.end)
-		}
-		k.chunk(e, o)
+	if err != nil {
+		return fmt.Errorf("%w: output of %s: %w", errUnsound, key, err)
 	}
 	return nil
 }
 
 func (k *content) note(kind string, offset, at int64, data []byte) {
-	var b []byte
-	for _, n := range []int64{int64(len(kind)), offset, at, int64(len(data))} {
-		b = binary.AppendVarint(b, n)
+	k.room = k.room[:0]
+	for _, n := range [...]int64{int64(len(kind)), offset, at, int64(len(data))} {
+		k.room = binary.AppendVarint(k.room, n)
 	}
-	k.chunks.Write(append(b, kind...))
+	k.room = append(k.room, kind...)
+	k.chunks.Write(k.room)
 	k.chunks.Write(data)
 }
 
-func (k *content) chunk(e events.Event, o events.Output) {
+func (k *content) chunk(at time.Time, o events.Output) error {
+	if o.Offset < k.end {
+		return fmt.Errorf("what is at %d comes after %d", o.Offset, k.end)
+	}
 	if k.from < 0 {
 		k.from, k.end = o.Offset, o.Offset
 	}
 	k.whole = k.whole && o.Offset == k.end
 	k.end = o.End()
-	k.note(string(o.Stream), o.Offset, e.Time.UnixNano(), o.Data)
+	k.note(string(o.Stream), o.Offset, at.UnixNano(), o.Data)
 	if k.streams[o.Stream] == nil {
 		k.streams[o.Stream] = sha256.New()
 	}
 	k.streams[o.Stream].Write(o.Data)
+	return nil
 }
 
 // equal fails unless another segment holds the same.

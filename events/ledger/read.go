@@ -98,7 +98,7 @@ func (l *Ledger) ReadRaw(ctx context.Context, f events.Filter, from, to uint64) 
 			}
 			to = last
 		}
-		for r, err := range l.scan(ctx, lifecycleStream, f.Subject(), from, batchBytes, batchBytes) {
+		for r, err := range l.scan(ctx, lifecycleStream, f.Subject(), from, batchBytes) {
 			if err == nil && r.Seq > to {
 				return
 			}
@@ -111,8 +111,8 @@ func (l *Ledger) ReadRaw(ctx context.Context, f events.Filter, from, to uint64) 
 
 // scan is the messages of a stream whose subject matches, from a sequence to
 // the end as it is when it gets there. It fetches about so many bytes at first,
-// and more each time, up to most. It goes on with a new host when the old one dies.
-func (l *Ledger) scan(ctx context.Context, stream, subject string, from uint64, fetch, most int) iter.Seq2[Raw, error] {
+// and more each time. It goes on with a new host when the old one dies.
+func (l *Ledger) scan(ctx context.Context, stream, subject string, from uint64, fetch int) iter.Seq2[Raw, error] {
 	return func(yield func(Raw, error) bool) {
 		next, err := l.scanAtRest(ctx, stream, subject, max(from, 1), yield)
 		if !errors.Is(err, errStirred) {
@@ -122,7 +122,7 @@ func (l *Ledger) scan(ctx context.Context, stream, subject string, from uint64, 
 			return
 		}
 		progress := time.Now()
-		for ; ; fetch = min(2*fetch, most) {
+		for ; ; fetch = min(2*fetch, batchBytes) {
 			began := next
 			more, err := once(ctx, l.store, func(ctx context.Context) (bool, error) {
 				return l.batch(ctx, stream, subject, &next, fetch, yield)

@@ -19,7 +19,7 @@ func TestReadSilenceIsNotTheEnd(t *testing.T) {
 	ctx, cancel := context.WithTimeout(t.Context(), 100*time.Millisecond)
 	defer cancel()
 	failed := false
-	for _, err := range l.scan(ctx, mute, everything, 1, batchBytes, batchBytes) {
+	for _, err := range l.scan(ctx, mute, everything, 1, batchBytes) {
 		failed = err != nil
 	}
 	if !failed {

@@ -288,7 +288,7 @@ func checkOutput(t *testing.T, l *Ledger, session string, acked int) {
 	subject := events.Filter{Session: session, Class: events.ClassOutput}.Subject()
 	i := 0
 	for _, segment := range l.dir().segments() {
-		for r, err := range l.scan(t.Context(), segment, subject, 1, batchBytes, batchBytes) {
+		for r, err := range l.scan(t.Context(), segment, subject, 1, batchBytes) {
 			if err != nil {
 				t.Fatal(err)
 			}
