@@ -58,7 +58,7 @@ var (
 var atPackStep = func(string) {}
 
 // AutoPack packs sealed segments while this process hosts the ledger, without
-// haste: it rests as long as it works. Call it at most once, after Open; it ends
+// haste: it rests longer than it works. Call it at most once, after Open; it ends
 // with Close.
 func (l *Ledger) AutoPack() {
 	l.wg.Go(func() {

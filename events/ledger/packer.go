@@ -25,9 +25,10 @@ const (
 	maxPacking      = 4096     // executions
 	maxPackingBytes = 32 << 20 // data, and what it costs to hold it
 	recordOverhead  = 128
-	// packWork is how long a gentle packer works before it rests as long: whoever
-	// else waits for the processor goes first.
+	// packWork is how long a gentle packer works before it rests, and packRest how
+	// many times as long: whoever else waits for the processor goes first.
 	packWork = time.Millisecond
+	packRest = 3
 	// publishTimeout bounds how long a packed message may take.
 	publishTimeout = 10 * time.Second
 )
@@ -152,13 +153,13 @@ func (p *packer) publish(ctx context.Context, m events.Message) error {
 	return nil
 }
 
-// rest pauses a gentle packer for as long as it worked.
+// rest pauses a gentle packer that has worked.
 func (p *packer) rest(ctx context.Context) {
 	worked := time.Since(p.woke)
 	if !p.gentle || worked < packWork {
 		return
 	}
-	pause(ctx, worked)
+	pause(ctx, packRest*worked)
 	p.woke = time.Now()
 }
 
