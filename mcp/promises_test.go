@@ -55,12 +55,18 @@ func TestM10_ControlsStayVisible(t *testing.T) {
 		t.Errorf("written to a closed input: %+v", got)
 	}
 	c.call("stop", map[string]any{"process_id": id})
+	if got := c.call("write", map[string]any{"process_id": id, "input": "too late"}); got.OK || got.Error != "process has already ended" {
+		t.Errorf("written to what has ended: %+v", got)
+	}
+	for deadline := time.Now().Add(patience); len(c.history()) < 5 && time.Now().Before(deadline); { // the last input is on its way
+		time.Sleep(time.Millisecond)
+	}
 	var got []string
 	for _, r := range c.history()[1:] {
 		text, _, _ := strings.Cut(r.Text, "failed:")
 		got = append(got, string(r.Kind)+" "+text)
 	}
-	want := "input Input: end of input|input Input: 4 bytes |stop Stop: SIGTERM"
+	want := "input Input: end of input|input Input: 4 bytes |stop Stop: SIGTERM|input Input: 8 bytes "
 	if strings.Join(got, "|") != want {
 		t.Errorf("the rows are %q", got)
 	}

@@ -168,19 +168,23 @@ func (s *Session) Write(_ context.Context, owner, id string, in Input) error {
 		return err
 	}
 	e.mu.Lock()
-	if e.settling || e.cause == events.TermExited {
-		e.mu.Unlock()
-		return ErrEnded
+	target, offset, over := e.in, e.settled.Offset, e.settling || e.cause == events.TermExited
+	if e.out != nil {
+		offset = e.out.offset()
 	}
-	target, offset := e.in, e.out.offset()
-	e.facts.Add(1)
+	if !e.settling {
+		e.facts.Add(1)
+		defer e.facts.Done()
+	}
 	e.mu.Unlock()
-	defer e.facts.Done()
 
 	fact := events.Input{Bytes: len(in.Data), Close: in.Close, Resize: in.Resize, Offset: offset}
-	if target == nil {
+	switch {
+	case over:
+		err = ErrEnded
+	case target == nil:
 		err = fmt.Errorf("%w: the command still waits for its turn", ErrInput)
-	} else {
+	default:
 		err = target.put(in)
 	}
 	if err != nil {
