@@ -77,7 +77,7 @@ func (d *dialer) tryHost() error {
 	if d.host != nil {
 		return nil
 	}
-	lock, err := lockFile(d.dir.hostLock(), true)
+	lock, err := d.dir.lockHost(true)
 	if err != nil {
 		return err
 	}
@@ -96,7 +96,7 @@ func (d *dialer) tryHost() error {
 }
 
 // couldNot notes why this process does not host, and lets another try.
-func (d *dialer) couldNot(err error, lock *os.File) error {
+func (d *dialer) couldNot(err error, lock *hostLock) error {
 	d.failed, d.hostAfter = err, time.Now().Add(hostPause)
 	if errors.Is(err, ErrDamaged) {
 		d.refused = err

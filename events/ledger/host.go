@@ -30,12 +30,13 @@ const (
 type host struct {
 	o      Options
 	dir    stateDir
-	lock   *os.File // reachable as long as the server runs: a finalizer would release it
+	lock   *hostLock // reachable as long as the server runs: a finalizer would release it
 	creds  credentials
 	ns     *server.Server
 	nc     *nats.Conn // the host's own, for the streams
 	js     jetstream.JetStream
 	marker *marker // belongs to the keeper
+	noter  noter   // and this
 	// orders takes what the processes of the ledger ask of the host.
 	orders chan<- *nats.Msg
 	// cleanup waits for the removal of the copies that were set aside, and of
@@ -45,7 +46,7 @@ type host struct {
 
 // openHost opens the store with care and starts the server on it. The caller
 // holds the lock; on failure it still does.
-func openHost(ctx context.Context, o Options, lock *os.File, orders chan<- *nats.Msg) (*host, error) {
+func openHost(ctx context.Context, o Options, lock *hostLock, orders chan<- *nats.Msg) (*host, error) {
 	h := &host{o: o, dir: stateDir(o.Dir), lock: lock, orders: orders}
 	if err := h.open(ctx); err != nil {
 		return nil, err
@@ -92,6 +93,10 @@ func (h *host) open(ctx context.Context) error {
 		removeRetired(h.dir)
 		giveBack(h.dir)
 	})
+	// From here on sequences are given anew, should some have been lost.
+	if err := os.Remove(h.dir.seen()); err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return h.refuse(fmt.Errorf("removing what was noted of the streams: %w", err), "")
+	}
 	if err := h.offer(ctx); err != nil {
 		return h.refuse(err, "")
 	}
@@ -153,11 +158,48 @@ func (h *host) offer(ctx context.Context) error {
 	if err := h.ensureStreams(ctx); err != nil {
 		return err
 	}
-	ep := endpoint{Version: 1, URL: h.url(), Port: h.creds.Port, PID: os.Getpid()}
-	if err := writeJSON(h.dir.endpoint(), ep, false); err != nil {
+	return h.writeEndpoint()
+}
+
+func (h *host) endpoint() endpoint {
+	return endpoint{Version: 1, URL: h.url(), Port: h.creds.Port, PID: os.Getpid()}
+}
+
+func (h *host) writeEndpoint() error {
+	if err := writeJSON(h.dir.endpoint(), h.endpoint(), false); err != nil {
 		return fmt.Errorf("writing endpoint: %w", err)
 	}
 	return nil
+}
+
+// signpost puts back what others need to find this host, if somebody removed or
+// spoiled it. In a directory that took the place of the host's own it does nothing.
+func (h *host) signpost() error {
+	var ep endpoint
+	err := readJSON(h.dir.endpoint(), &ep)
+	_, keys := h.dir.readCredentials()
+	ok := err == nil && ep == h.endpoint() || err != nil && !spoiled(err)
+	if ok && !spoiled(keys) || !h.owns() {
+		return nil
+	}
+	h.o.Logger.Warn("the ledger's endpoint or credentials are put back: somebody changed them")
+	if spoiled(keys) {
+		if err := h.dir.writeCredentials(h.creds); err != nil {
+			return err
+		}
+	}
+	return h.writeEndpoint()
+}
+
+// owns reports whether the state directory is still the one that was opened: it
+// may have been removed, and another may have taken its place.
+func (h *host) owns() bool { return h.lock.dir == nil || sameFile(h.lock.dir, string(h.dir)) }
+
+// spoiled reports whether an error of reading a file means that it is gone, or
+// says something else.
+func spoiled(err error) bool {
+	unread := (*fs.PathError)(nil)
+	return errors.Is(err, fs.ErrNotExist) || err != nil && !errors.As(err, &unread)
 }
 
 // refuse ends a failed open: the server stops and the streams are put back as
@@ -302,6 +344,11 @@ func (h *host) close() error {
 // stop ends the server in good order and keeps the lock.
 func (h *host) stop() error {
 	h.cleanup.Wait()
+	h.noter.close()
+	if !h.owns() {
+		h.stopServer()
+		return nil
+	}
 	err := os.Remove(h.dir.endpoint())
 	giveBack(h.dir) // the server makes the index in memory
 	h.stopServer()

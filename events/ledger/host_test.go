@@ -256,8 +256,15 @@ func TestAListOfStreamsThatCannotBeReadIsDamage(t *testing.T) {
 }
 
 func TestNothingStartsWithoutTheStateDirectory(t *testing.T) {
-	l := open(t, t.TempDir())
-	l.opts.Dir = filepath.Join(t.TempDir(), "removed")
+	dir := filepath.Join(t.TempDir(), "ledger")
+	l := open(t, dir)
+	if err := os.Rename(dir, dir+".old"); err != nil {
+		t.Fatal(err)
+	}
+	if err := l.Writable(); !errors.Is(err, ErrUnavailable) {
+		t.Errorf("writable: %v", err)
+	}
+	open(t, dir) // another one takes its place
 	if err := l.Writable(); !errors.Is(err, ErrUnavailable) {
 		t.Errorf("writable: %v", err)
 	}

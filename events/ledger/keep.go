@@ -69,8 +69,8 @@ func (s *store) keep(ctx context.Context) {
 	}
 }
 
-// lookAfter seals the active segment when it is full, and says when to look
-// again.
+// lookAfter seals the active segment when it is full, notes how far the streams
+// are, and sees that the host is found. It says when to look again.
 func (s *store) lookAfter(ctx context.Context) (time.Duration, error) {
 	h := s.dial.hosting()
 	if h == nil {
@@ -81,6 +81,12 @@ func (s *store) lookAfter(ctx context.Context) (time.Duration, error) {
 	}
 	full := uint64(s.o.SegmentBytes)
 	has, err := h.roll(ctx, full)
+	if now := time.Now(); now.Sub(s.noted) >= keepInterval && err == nil {
+		s.noted = now
+		if err := errors.Join(h.note(ctx), h.signpost()); err != nil { // next time, perhaps
+			s.o.Logger.Debug("looking after the ledger's files", "error", err)
+		}
+	}
 	fast := has > s.seen+full/16
 	s.seen = has
 	if fast {

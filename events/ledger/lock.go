@@ -22,6 +22,32 @@ func lockFile(path string, create bool) (*os.File, error) {
 	return locked(f, lockAlone)
 }
 
+// A hostLock is the right to run the server on a state directory. It lives as
+// long as it is reachable.
+type hostLock struct{ file, dir *os.File }
+
+// lockHost takes the right, if nobody has it. The directory is locked beside the
+// file: should somebody remove the file, a second server must not come up.
+func (d stateDir) lockHost(create bool) (*hostLock, error) {
+	f, err := lockFile(d.hostLock(), create)
+	if err != nil {
+		return nil, err
+	}
+	dir, err := lockDir(string(d))
+	if errors.Is(err, errLocked) {
+		return nil, errors.Join(err, f.Close())
+	}
+	return &hostLock{file: f, dir: dir}, nil // some file systems lock no directories
+}
+
+// Close gives the right back.
+func (l *hostLock) Close() error {
+	if l.dir == nil {
+		return l.file.Close()
+	}
+	return errors.Join(l.dir.Close(), l.file.Close())
+}
+
 // lockShared locks a file against [lockFile], together with others who only
 // read. It is nil for a file that is not there. It fails with errLocked when
 // someone else holds the lock alone.

@@ -29,3 +29,12 @@ func locked(f *os.File, how int) (*os.File, error) {
 		return nil, fmt.Errorf("locking %s: %w", f.Name(), err)
 	}
 }
+
+// lockDir locks a directory itself.
+func lockDir(path string) (*os.File, error) {
+	f, err := os.Open(path)
+	if err != nil {
+		return nil, fmt.Errorf("opening lock: %w", err)
+	}
+	return locked(f, lockAlone)
+}

@@ -23,3 +23,6 @@ func locked(f *os.File, how uint32) (*os.File, error) {
 	}
 	return nil, fmt.Errorf("locking %s: %w", f.Name(), err)
 }
+
+// lockDir locks a directory itself, which Windows cannot.
+func lockDir(string) (*os.File, error) { return nil, errors.ErrUnsupported }

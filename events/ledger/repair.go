@@ -13,7 +13,7 @@ import (
 // damaged, one line each. It changes nothing. It reads all of the ledger.
 func Inspect(dir string) ([]string, error) {
 	d := stateDir(dir)
-	lock, err := lockFile(d.hostLock(), false)
+	lock, err := d.lockHost(false)
 	if err != nil {
 		return nil, fmt.Errorf("inspecting the ledger (it must not be in use): %w", err)
 	}
@@ -34,7 +34,7 @@ func inspectAll(d stateDir) (inspection, *marker, error) {
 	if err != nil {
 		return inspection{}, nil, err
 	}
-	in := inspection{scans: map[string]blockScan{}}
+	in := inspection{scans: map[string]blockScan{}, seen: readSeen(d)}
 	if in.names, err = streamNames(d, m); err != nil {
 		return in, nil, err
 	}
@@ -50,7 +50,7 @@ func inspectAll(d stateDir) (inspection, *marker, error) {
 // A block that cannot be read, or a folder that is missing, it cannot repair.
 func Repair(dir string) ([]string, error) {
 	d := stateDir(dir)
-	lock, err := lockFile(d.hostLock(), false)
+	lock, err := d.lockHost(false)
 	if err != nil {
 		return nil, fmt.Errorf("repairing the ledger (it must not be in use): %w", err)
 	}
@@ -78,6 +78,9 @@ var errBeyondRepair = errors.New("this cannot be repaired here")
 func repairFault(d stateDir, m *marker, f fault, kept string) (string, error) {
 	if f.block == "" {
 		return "", errBeyondRepair
+	}
+	if err := os.Remove(d.seen()); err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return "", err
 	}
 	index := filepath.Join(d.stream(f.stream), "msgs", "index.db")
 	if err := os.Remove(index); err != nil && !errors.Is(err, fs.ErrNotExist) {

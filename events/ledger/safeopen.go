@@ -28,6 +28,7 @@ type inspection struct {
 	torn   []string // the blocks with a torn end
 	faults []fault
 	scans  map[string]blockScan // by path, of the blocks that were scanned
+	seen   map[string]uint64    // the sequence that a stream had reached
 }
 
 // A fault is damage that an open must not touch.
@@ -41,7 +42,7 @@ func (f fault) Error() string { return f.text }
 // inspect looks for what would make an open lose events. It changes nothing.
 // relaxed says that a power cut may have taken the end of a stream.
 func inspect(dir stateDir, m *marker, relaxed bool) (inspection, error) {
-	in := inspection{scans: map[string]blockScan{}}
+	in := inspection{scans: map[string]blockScan{}, seen: readSeen(dir)}
 	var err error
 	if in.names, err = streamNames(dir, m); err != nil {
 		return in, err
@@ -131,9 +132,20 @@ func (in *inspection) stream(dir stateDir, m *marker, name string, all, relaxed 
 		}
 		last = max(last, r.last)
 	}
-	if scan && last < ix.last && !relaxed && len(paths) > 0 {
+	if had := max(ix.last, in.seen[name]); scan && last < had && !relaxed {
+		in.cutOff(name, folder, paths, last, had)
+	}
+}
+
+// cutOff tells of a stream that ends before the sequence which it had reached.
+func (in *inspection) cutOff(stream, folder string, paths []string, last, had uint64) {
+	if len(paths) > 0 {
 		block := paths[len(paths)-1]
-		in.fault(name, block, "block %s was cut off: it ends with sequence %d, and stream %s had %d; %s", block, last, name, ix.last, repairHint)
+		in.fault(stream, block, "block %s was cut off, or one behind it is missing: it ends with sequence %d, and stream %s had %d; %s",
+			block, last, stream, had, repairHint)
+	} else if in.seen[stream] > 0 {
+		block := filepath.Join(folder, "msgs", "1.blk")
+		in.fault(stream, block, "block %s is missing: stream %s had sequence %d; %s", block, stream, had, repairHint)
 	}
 }
 

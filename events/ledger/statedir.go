@@ -12,11 +12,12 @@ import (
 
 // stateDir is the state directory and knows the files in it:
 //
-//	host.lock         locked by the process that hosts the server
+//	host.lock         locked, like the directory, by the process that hosts the server
 //	running           there while a host runs; found at an open, the last stop was unclean
 //	left.json         the blocks as the last host left them, a cache
 //	endpoint.json     where the host listens (0600)
 //	credentials.json  port and keys, kept over restarts (0600)
+//	seen.json         how far each stream was, as the host noted a moment ago
 //	streams.json      the streams that exist: the marker
 //	store/            JetStream's own
 //	sessions/ID.lock  locked by the process that writes session ID
@@ -33,6 +34,7 @@ func (d stateDir) file(name string) string  { return filepath.Join(string(d), na
 func (d stateDir) hostLock() string         { return d.file("host.lock") }
 func (d stateDir) running() string          { return d.file("running") }
 func (d stateDir) left() string             { return d.file("left.json") }
+func (d stateDir) seen() string             { return d.file("seen.json") }
 func (d stateDir) endpoint() string         { return d.file("endpoint.json") }
 func (d stateDir) credentials() string      { return d.file("credentials.json") }
 func (d stateDir) marker() string           { return d.file("streams.json") }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io/fs"
 	"math/rand/v2"
 	"os"
 	"sync"
@@ -25,6 +26,7 @@ type store struct {
 
 	o    Options
 	dir  stateDir
+	was  fs.FileInfo // the state directory at the open
 	dial *dialer
 
 	// reconnected holds a token after each reconnect.
@@ -35,6 +37,7 @@ type store struct {
 
 	restarted time.Time // when the keeper last restarted the server
 	seen      uint64    // the bytes of the active segment when the keeper last looked
+	noted     time.Time // when the keeper last noted how far the streams are
 	reported  time.Time // when [store.waits] last told the host
 
 	mu      sync.Mutex
@@ -50,9 +53,13 @@ func openStore(ctx context.Context, o Options) (*store, error) {
 	if err := prepare(dir, o.ReadOnly); err != nil {
 		return nil, err
 	}
+	was, err := os.Stat(string(dir))
+	if err != nil {
+		return nil, fmt.Errorf("looking at the state directory: %w", err)
+	}
 	life, cancel := context.WithCancel(context.WithoutCancel(ctx))
 	s := &store{
-		o: o, dir: dir, cancel: cancel,
+		o: o, dir: dir, was: was, cancel: cancel,
 		dial:        &dialer{o: o, dir: dir, ctx: life, orders: make(chan *nats.Msg, 16)},
 		reconnected: make(chan struct{}, 1),
 		waiting:     map[chan struct{}]struct{}{},
@@ -74,10 +81,11 @@ func openStore(ctx context.Context, o Options) (*store, error) {
 // nothing.
 func prepare(dir stateDir, readOnly bool) error {
 	if readOnly {
-		if _, err := os.Stat(dir.marker()); err != nil {
+		_, err := os.Stat(dir.marker())
+		if errors.Is(err, fs.ErrNotExist) {
 			return fmt.Errorf("%w: %s", ErrNoLedger, string(dir))
 		}
-		return nil
+		return err
 	}
 	if err := os.MkdirAll(string(dir), 0o700); err != nil {
 		return fmt.Errorf("making the state directory: %w", err)
@@ -92,6 +100,13 @@ func (s *store) close() error {
 	s.done.Wait()
 	s.nc.Close()
 	return s.dial.close()
+}
+
+// removed reports whether the state directory was removed, be it that another
+// has its place.
+func (s *store) removed() bool {
+	now, err := os.Stat(string(s.dir))
+	return errors.Is(err, fs.ErrNotExist) || err == nil && !os.SameFile(s.was, now)
 }
 
 // ingest is what goes before the subject of an event of the class to publish
