@@ -80,6 +80,10 @@ type Setting struct {
 	Source string
 }
 
+// leastLedger is the least that a ledger may be bounded to, in bytes: in less it
+// cannot be.
+const leastLedger = 1 << 20
+
 // DefaultConfig is the configuration when nothing is set.
 func DefaultConfig() Config {
 	cfg, _, _, err := LoadConfig(func(string) (string, bool) { return "", false })
@@ -121,7 +125,7 @@ func LoadConfig(getenv func(string) (string, bool)) (Config, []Setting, []string
 		InheritEnv:       l.word("CHILD_ENV", "stable", "inherit") == "inherit",
 
 		RelaxedSync: l.word("SYNC", "always", "relaxed") == "relaxed",
-		MaxBytes:    l.number("MAX_BYTES", 10<<30, 0),
+		MaxBytes:    l.number("MAX_BYTES", 10<<30, leastLedger),
 		FreeFloor:   l.number("FREE_FLOOR_BYTES", 256<<20, 0),
 	}
 	cfg.DefaultYield = min(cfg.DefaultYield, cfg.MaxYield)

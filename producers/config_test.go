@@ -101,13 +101,13 @@ func TestBlocklist(t *testing.T) {
 func TestBadNumbersFallBack(t *testing.T) {
 	cfg, _, warnings := load(t, map[string]string{
 		"YIELDSHELL_MAX_PROCESSES": "many", "YIELDLOG_DEFAULT_YIELD_MS": "-1", "YIELDLOG_MAX_OUTPUT_BYTES": "0",
-		"YIELDLOG_DEFAULT_TIMEOUT_MS": "9223372036854775807",
+		"YIELDLOG_DEFAULT_TIMEOUT_MS": "9223372036854775807", "YIELDLOG_MAX_BYTES": "1000",
 	})
-	if cfg.MaxProcesses != 50 || cfg.DefaultYield != 5*time.Second || cfg.MaxOutputBytes != 20000 || cfg.DefaultTimeout <= 0 {
+	if cfg.MaxBytes != 10<<30 || cfg.MaxProcesses != 50 || cfg.DefaultYield != 5*time.Second || cfg.MaxOutputBytes != 20000 || cfg.DefaultTimeout <= 0 {
 		t.Errorf("%+v", cfg)
 	}
 	text := strings.Join(warnings, "\n")
-	for _, name := range []string{"YIELDSHELL_MAX_PROCESSES", "YIELDLOG_DEFAULT_YIELD_MS", "YIELDLOG_MAX_OUTPUT_BYTES"} {
+	for _, name := range []string{"YIELDSHELL_MAX_PROCESSES", "YIELDLOG_DEFAULT_YIELD_MS", "YIELDLOG_MAX_OUTPUT_BYTES", "YIELDLOG_MAX_BYTES"} {
 		if !strings.Contains(text, name) {
 			t.Errorf("no warning names %s: %s", name, text)
 		}
