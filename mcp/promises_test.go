@@ -3,6 +3,7 @@ package mcp
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -69,6 +70,107 @@ func TestM10_ControlsStayVisible(t *testing.T) {
 	want := "input Input: end of input|input Input: 4 bytes |stop Stop: SIGTERM|input Input: 8 bytes "
 	if strings.Join(got, "|") != want {
 		t.Errorf("the rows are %q", got)
+	}
+}
+
+// However often and in whatever way output is looked at, it is recorded once.
+func TestM08_M118_LookingRecordsNothing(t *testing.T) {
+	l, err := ledger.Open(context.Background(), ledger.Options{Dir: t.TempDir(), Sync: ledger.SyncRelaxed})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = l.Close() })
+	s, _ := serverOn(t, l, producers.DefaultConfig())
+	c := newCaller(t, s)
+	const token = "swordfish"
+	id := c.yields("printf 'sword'; printf 'fish\\n'")
+	c.goOn(id)
+	c.arrives("/root", id)
+	answers := map[string]map[string]bool{}
+	for range 10 {
+		for _, look := range []struct {
+			tool      string
+			arguments map[string]any
+		}{
+			{"mailbox", nil},
+			{"read", map[string]any{"process_id": id}},
+			{"wait", map[string]any{"process_id": id}},
+			{"read", map[string]any{"process_id": id, "tail_lines": 1}},
+			{"ps", nil},
+			{"search", map[string]any{"pattern": token}},
+			{"stop", map[string]any{"process_id": id}},
+		} {
+			name := look.tool + string(encode(look.arguments))
+			if answers[name] == nil {
+				answers[name] = map[string]bool{}
+			}
+			answers[name][string(c.raw(look.tool, look.arguments).StructuredContent)] = true
+		}
+	}
+	for name, different := range answers {
+		want := 1
+		if name == "mailboxnull" {
+			want = 2 // what is told, and then nothing
+		}
+		if len(different) != want {
+			t.Errorf("%s has %d different answers: %v", name, len(different), different)
+		}
+	}
+	kinds := map[events.Kind]int{}
+	for e, err := range l.Read(t.Context(), events.Filter{}, 1, 0) {
+		if err != nil {
+			t.Fatal(err)
+		}
+		kinds[e.Kind()]++
+		m, err := events.Encode(e)
+		if err != nil || strings.Contains(string(m.Data), token) {
+			t.Errorf("%s holds the output: %s, %v", e.Kind(), m.Data, err)
+		}
+	}
+	for _, kind := range []events.Kind{events.KindSettled, events.KindPosted, events.KindAcknowledged} {
+		if kinds[kind] != 1 {
+			t.Errorf("%d events of kind %s", kinds[kind], kind)
+		}
+	}
+}
+
+// A call that is given up while its command waits for its turn never runs it, and
+// lets those behind it in.
+func TestM49b_ACancelledCallLeavesTheQueue(t *testing.T) {
+	c := newCaller(t, liveServer(t, nil))
+	ran := filepath.Join(t.TempDir(), "ran")
+	writes := func(id int, command string) string {
+		return toolCall(id, "exec", string(encode(map[string]any{"command": command, "side_effects": []string{"OTHER"}, "yield_ms": 60000})))
+	}
+	first := c.exec("read x", "side_effects", []string{"OTHER"}, "yield_ms", 0).ProcessID
+	c.call("stop", map[string]any{"process_id": first}) // the lane is free
+	c.send(writes(1001, "until [ -e "+ran+".go ]; do sleep .01; done"), writes(1002, "touch "+ran), writes(1003, "echo behind"))
+	for queued := 0; queued < 2; {
+		queued = 0
+		c.id++
+		c.send(toolCall(c.id, "ps", `{}`))
+		var r toolResult
+		var f facts
+		if err := errors.Join(json.Unmarshal(c.next().Result, &r), json.Unmarshal(r.StructuredContent, &f)); err != nil {
+			t.Fatal(err)
+		}
+		for _, p := range f.Processes {
+			if p.State == projections.StateQueued {
+				queued++
+			}
+		}
+	}
+	c.send(`{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":1002}}`)
+	if err := os.WriteFile(ran+".go", nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	for _, want := range []string{"1001", "1003"} { // 1002 is not answered
+		if r := c.next(); string(r.ID) != want {
+			t.Errorf("answered %s, want %s: %s", r.ID, want, r.Result)
+		}
+	}
+	if _, err := os.Stat(ran); err == nil {
+		t.Error("the cancelled command ran")
 	}
 }
 

@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"path/filepath"
 	"runtime"
 	"strconv"
 	"strings"
@@ -322,10 +323,35 @@ func TestCleanupForgetsTheEnded(t *testing.T) {
 func TestM50_CloseEndsEverything(t *testing.T) {
 	b := newBench(t)
 	m := marker()
+	writes := func(r *Request) { r.SideEffects, r.Yield = []string{"MODIFIES_WORKSPACE_FILES"}, patience }
+	ran := filepath.Join(t.TempDir(), "ran")
 	id := b.background("trap '' TERM; echo ready; sleep " + m + "; sleep " + m)
 	b.prints(id, "ready")
+	called := make(chan error)
+	for _, command := range []string{"sleep " + m, "touch " + ran} { // the second one waits for its turn
+		started := make(chan string, 1)
+		r := request(command)
+		writes(&r)
+		r.Started = func(id string) { started <- id }
+		go func() {
+			_, err := b.Exec(context.Background(), r)
+			called <- err
+		}()
+		queued := <-started
+		b.until(queued, func(e events.Event) bool {
+			return e.Kind() == events.KindSpawned || e.Kind() == events.KindQueued
+		})
+	}
 	if err := b.Close(t.Context(), "done"); err != nil {
 		t.Fatal(err)
+	}
+	for range 2 {
+		if err := <-called; err != nil {
+			t.Errorf("a call at the end: %v", err)
+		}
+	}
+	if _, err := os.Stat(ran); err == nil {
+		t.Error("a queued command ran at the end of its session")
 	}
 	n := checkRules(t, id, b.of(id))
 	if n.Status != events.StatusStopped || n.Termination != events.TermSessionEnded {

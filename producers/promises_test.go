@@ -20,13 +20,23 @@ import (
 
 func TestM01_EveryRecordNamesItsSessionAndOwner(t *testing.T) {
 	b := newBench(t)
-	id := b.run(request("echo x")).id
-	if len(b.of(id)) == 0 {
-		t.Fatal("no events")
-	}
-	for _, e := range b.of(id) {
-		if e.Session != b.ID() || e.Owner != events.RootOwner || e.Subject != id {
-			t.Errorf("%s of session %q, owner %q, execution %q", e.Kind(), e.Session, e.Owner, e.Subject)
+	for _, owner := range []string{events.RootOwner, "/root/a"} {
+		id := b.background("read x; echo x", func(r *Request) { r.Owner = owner })
+		if err := b.Write(t.Context(), owner, id, Input{Data: []byte("\n")}); err != nil {
+			t.Fatal(err)
+		}
+		_, claim := b.collect(owner)
+		claim.Delivered()
+		b.acknowledged(id)
+		kinds := map[events.Kind]bool{}
+		for _, e := range b.of(id) {
+			kinds[e.Kind()] = true
+			if e.Session != b.ID() || e.Owner != owner || e.Subject != id {
+				t.Errorf("%s of session %q, owner %q, execution %q", e.Kind(), e.Session, e.Owner, e.Subject)
+			}
+		}
+		if len(kinds) != 8 { // requested, spawned, yielded, input, stdout, settled, posted, acknowledged
+			t.Errorf("the events of %s: %v", owner, kinds)
 		}
 	}
 }
