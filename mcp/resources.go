@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"net/url"
+	"slices"
 	"strings"
 
 	mcpgo "github.com/mark3labs/mcp-go/mcp"
@@ -29,7 +30,10 @@ const (
 	listedResources = 100
 )
 
-func outputURI(execution string) string   { return "yieldlog://execution/" + execution + "/output" }
+// outputRoot begins the address of each output.
+const outputRoot = "yieldlog://execution/"
+
+func outputURI(execution string) string   { return outputRoot + execution + "/output" }
 func transcriptURI(session string) string { return "yieldlog://session/" + session + "/transcript" }
 
 // ownedTranscriptURI is the transcript as the owner sees it.
@@ -100,6 +104,23 @@ func (s *Server) listResources() map[string]mcpgoserver.ServerResource {
 	return list
 }
 
+// newestFirst puts outputs behind the rest, the newest first: by their names, as
+// mcp-go sorts, those of one command would come in another order each time.
+func newestFirst(_ context.Context, _ any, _ *mcpgo.ListResourcesRequest, r *mcpgo.ListResourcesResult) {
+	isOutput := func(r mcpgo.Resource) bool { return strings.HasPrefix(r.URI, outputRoot) }
+	slices.SortFunc(r.Resources, func(a, b mcpgo.Resource) int {
+		switch outA, outB := isOutput(a), isOutput(b); {
+		case outA && outB:
+			return strings.Compare(b.URI, a.URI)
+		case outA:
+			return 1
+		case outB:
+			return -1
+		}
+		return strings.Compare(a.URI, b.URI)
+	})
+}
+
 func label(p projections.Process) string {
 	if p.Requested.Name != "" {
 		return p.Requested.Name
@@ -110,7 +131,7 @@ func label(p projections.Process) string {
 // readOutput answers for an output resource.
 func (s *Server) readOutput(ctx context.Context, r mcpgo.ReadResourceRequest) ([]mcpgo.ResourceContents, error) {
 	uri := r.Params.URI
-	id := strings.TrimSuffix(strings.TrimPrefix(uri, "yieldlog://execution/"), "/output")
+	id := strings.TrimSuffix(strings.TrimPrefix(uri, outputRoot), "/output")
 	var p projections.Process
 	var ok bool
 	s.opts.Facts.View(func() { p, ok = s.opts.Processes.Get(id) })

@@ -62,6 +62,26 @@ func TestResources(t *testing.T) {
 	}
 }
 
+func TestResourcesAreListedNewestFirst(t *testing.T) {
+	c := newCaller(t, liveServer(t, nil))
+	var want []string
+	for range 20 {
+		want = append(want, outputURI(c.exec("true").ProcessID))
+	}
+	slices.Reverse(want)
+	for range 3 {
+		var list struct{ Resources []struct{ URI string } }
+		c.ask("resources/list", `{}`, &list)
+		var got []string
+		for _, r := range list.Resources {
+			got = append(got, r.URI)
+		}
+		if len(got) != 23 || !slices.Equal(got[3:], want) {
+			t.Errorf("listed: %q", got)
+		}
+	}
+}
+
 func TestSubscribersHearOfChanges(t *testing.T) {
 	c := newCaller(t, liveServer(t, nil))
 	id := c.exec("read x; echo $x", "yield_ms", 0).ProcessID

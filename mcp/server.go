@@ -83,7 +83,10 @@ func newServer(o Options) *Server {
 	s := &Server{opts: o, log: o.Logger, tools: map[string]*tool{}}
 	s.wakes = &wakes{server: s, peers: map[*peer]bool{}, due: map[string]bool{}}
 	s.legacy = legacy{earlier: o.Earlier, forgotten: map[string]bool{}}
+	hooks := &mcpgoserver.Hooks{}
+	hooks.AddAfterListResources(newestFirst)
 	s.protocol = mcpgoserver.NewMCPServer("yieldlog", o.Version,
+		mcpgoserver.WithHooks(hooks),
 		mcpgoserver.WithTitle("yieldlog"),
 		mcpgoserver.WithInstructions(instructions),
 		mcpgoserver.WithToolCapabilities(false),
