@@ -454,6 +454,37 @@ func TestM115_WritersTakeTurnsAndQueuedOnesCanBeStopped(t *testing.T) {
 	}
 }
 
+// What is stopped as it queues up is not said to queue after it was said to stop.
+func TestM115_AStopFollowsTheQueue(t *testing.T) {
+	b := newBench(t)
+	inside := b.lanes.enter(false)
+	defer inside.leave()
+	var stops sync.WaitGroup
+	for range 300 {
+		r := request("echo ran")
+		r.SideEffects, r.Yield = []string{"MODIFIES_WORKSPACE_FILES"}, patience
+		r.Started = func(id string) {
+			stops.Go(func() {
+				if _, err := b.Stop(context.Background(), "", id, StopOptions{}); err != nil {
+					t.Error(err)
+				}
+			})
+		}
+		res, err := b.Exec(t.Context(), r)
+		if err != nil {
+			t.Fatal(err)
+		}
+		stopping := false
+		for _, e := range b.of(res.Execution) {
+			stopping = stopping || e.Kind() == events.KindStopping
+			if stopping && e.Kind() == events.KindQueued {
+				t.Fatal("it was queued while it stopped")
+			}
+		}
+	}
+	stops.Wait()
+}
+
 // An owner ends with what it has asked for, also with what is still being judged.
 func TestM124_AnOwnerThatEndedStartsNothing(t *testing.T) {
 	b := newBench(t)

@@ -38,6 +38,9 @@ type execution struct {
 	// facts counts lifecycle events that were begun before the settlement and
 	// must precede it.
 	facts sync.WaitGroup
+	// lining counts a queued event that was begun before anything ended the
+	// execution and must precede what says so.
+	lining sync.WaitGroup
 
 	mu       sync.Mutex
 	proc     *process
@@ -94,13 +97,27 @@ func (e *execution) enterLane() bool {
 	if e.ticket.admitted() {
 		return true
 	}
-	e.post(events.Queued{Ahead: e.ticket.ahead})
+	e.lineUp()
 	e.place()
 	if err := e.ticket.wait(e.wanted); err != nil {
 		return false
 	}
 	e.post(events.Admitted{WaitedMS: time.Since(asked).Milliseconds()})
 	return e.wanted.Err() == nil
+}
+
+// lineUp records that the execution waits for its turn, unless it is ending.
+func (e *execution) lineUp() {
+	e.mu.Lock()
+	ending := e.cause != ""
+	if !ending {
+		e.lining.Add(1)
+		defer e.lining.Done()
+	}
+	e.mu.Unlock()
+	if !ending {
+		e.post(events.Queued{Ahead: e.ticket.ahead})
+	}
 }
 
 // leaveLane lets the next one in. It may be called more than once.

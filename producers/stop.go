@@ -46,6 +46,7 @@ func (e *execution) end(o stopOrder) bool {
 	e.strike(o.signal, o.force)
 	e.unwant()
 	if first {
+		e.lining.Wait()
 		e.post(events.Stopping{Cause: o.cause, Signal: signalName(o.signal), ForceAfterMS: max(o.force, 0).Milliseconds(), Offset: offset})
 	}
 	return first
