@@ -88,6 +88,9 @@ func (l *Ledger) prune(ctx context.Context, reason string, note NotePruned, goes
 		if errors.Is(err, errMoved) { // packed meanwhile
 			n, err = l.pruneSegment(ctx, twinName(s.Name), reason, note)
 		}
+		if errors.Is(err, errMoved) { // pruned meanwhile
+			continue
+		}
 		if err != nil {
 			return r, fmt.Errorf("pruning segment %s: %w", s.Name, err)
 		}

@@ -103,6 +103,24 @@ func TestPruneDeletesWholeSegments(t *testing.T) {
 	}
 }
 
+// TestTwoPruneAtOnce has another prune what the first is about to.
+func TestTwoPruneAtOnce(t *testing.T) {
+	dir := t.TempDir()
+	l, other := open(t, dir), open(t, dir)
+	for i := range 3 {
+		postOutput(t, l, "A", i*10, 10, 3000)
+		roll(t, l)
+	}
+	soon, nothing := time.Now().Add(time.Hour), func(context.Context, string, string, string, events.Pruned) error { return nil }
+	r, err := l.PruneBefore(t.Context(), soon, "asked", func(ctx context.Context, _, _, _ string, _ events.Pruned) error {
+		_, err := other.PruneBefore(ctx, soon, "asked", nothing)
+		return err
+	})
+	if err != nil || len(r.Segments) != 1 {
+		t.Errorf("%+v, %v", r, err)
+	}
+}
+
 // TestAutoPruneKeepsTheLimit writes more than the ledger may hold.
 func TestAutoPruneKeepsTheLimit(t *testing.T) {
 	l, err := Open(t.Context(), Options{Dir: t.TempDir(), Sync: SyncRelaxed, MaxBytes: 8 << 20, SegmentBytes: 1 << 20})
