@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io/fs"
 	"net"
 	"os"
 	"slices"
@@ -27,6 +28,7 @@ const reconnectWait = 4 * time.Millisecond
 type dialer struct {
 	o   Options
 	dir stateDir
+	was fs.FileInfo // the state directory at the open
 	// nc is the connection that dials, once it exists.
 	nc atomic.Pointer[nats.Conn]
 	// orders goes to the host, if this process becomes it.
@@ -62,6 +64,9 @@ func (d *dialer) dialLocked() (net.Conn, error) {
 	if d.closed {
 		return nil, net.ErrClosed
 	}
+	if d.host == nil && d.removed() {
+		return nil, errRemoved // what has its place is another ledger
+	}
 	if err := d.tryHost(); err != nil && !errors.Is(err, errLocked) {
 		return nil, err
 	}
@@ -69,6 +74,15 @@ func (d *dialer) dialLocked() (net.Conn, error) {
 		return d.host.ns.InProcessConn()
 	}
 	return d.join()
+}
+
+var errRemoved = errors.New("the state directory was removed")
+
+// removed reports whether the state directory was removed, be it that another
+// has its place.
+func (d *dialer) removed() bool {
+	now, err := os.Stat(string(d.dir))
+	return errors.Is(err, fs.ErrNotExist) || err == nil && !os.SameFile(d.was, now)
 }
 
 // tryHost becomes the host if the lock is free. It fails with errLocked when

@@ -271,7 +271,7 @@ func (l *Ledger) Writable() error {
 	}
 	free, err := freeBytes(l.opts.Dir)
 	switch {
-	case l.store.removed(): // its files take appends still, and nobody finds them again
+	case l.store.dial.removed(): // its files take appends still, and nobody finds them again
 		return fmt.Errorf("%w: the state directory %s was removed; start yieldlog again", ErrUnavailable, l.opts.Dir)
 	case err == nil && free < l.opts.FreeFloor:
 		return fmt.Errorf("%w: %d MiB are free in %s and %d MiB must stay free; make room, or prune old output with `yieldlog prune`",

@@ -97,6 +97,10 @@ func TestADirectoryThatTookAnothersPlace(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	joined, err := Open(t.Context(), Options{Dir: dir})
+	if err != nil {
+		t.Fatal(err)
+	}
 	if err := os.Rename(dir, dir+".old"); err != nil {
 		t.Fatal(err)
 	}
@@ -110,6 +114,12 @@ func TestADirectoryThatTookAnothersPlace(t *testing.T) {
 		t.Errorf("%+v, %v", ep, err)
 	}
 	if _, err := os.Stat(l.dir().running()); err != nil {
+		t.Error(err)
+	}
+	if c, err := joined.store.dial.Dial("", ""); err == nil {
+		t.Error("connected to another ledger: ", c.Close())
+	}
+	if err := joined.Close(); err != nil {
 		t.Error(err)
 	}
 }

@@ -26,7 +26,6 @@ type store struct {
 
 	o    Options
 	dir  stateDir
-	was  fs.FileInfo // the state directory at the open
 	dial *dialer
 
 	// reconnected holds a token after each reconnect.
@@ -59,8 +58,8 @@ func openStore(ctx context.Context, o Options) (*store, error) {
 	}
 	life, cancel := context.WithCancel(context.WithoutCancel(ctx))
 	s := &store{
-		o: o, dir: dir, was: was, cancel: cancel,
-		dial:        &dialer{o: o, dir: dir, ctx: life, orders: make(chan *nats.Msg, 16)},
+		o: o, dir: dir, cancel: cancel,
+		dial:        &dialer{o: o, dir: dir, was: was, ctx: life, orders: make(chan *nats.Msg, 16)},
 		reconnected: make(chan struct{}, 1),
 		waiting:     map[chan struct{}]struct{}{},
 	}
@@ -100,13 +99,6 @@ func (s *store) close() error {
 	s.done.Wait()
 	s.nc.Close()
 	return s.dial.close()
-}
-
-// removed reports whether the state directory was removed, be it that another
-// has its place.
-func (s *store) removed() bool {
-	now, err := os.Stat(string(s.dir))
-	return errors.Is(err, fs.ErrNotExist) || err == nil && !os.SameFile(s.was, now)
 }
 
 // ingest is what goes before the subject of an event of the class to publish
