@@ -18,7 +18,20 @@ import (
 // scanFilled is [Ledger.scan] of the lifecycle's filled blocks, if that is
 // worthwhile. With errStirred the server goes on, from the sequence that it returns.
 func (l *Ledger) scanFilled(ctx context.Context, stream, subject string, from uint64, yield func(Raw, error) bool) (next uint64, err error) {
-	if stream != lifecycleStream || located(subject) {
+	if located(subject) {
+		return from, errStirred
+	}
+	return l.readFilled(ctx, stream, subject, from, yield)
+}
+
+// manyLeft is how many more messages of a session or an execution make it worthwhile
+// to read the filled blocks all the same. The server counts, for each batch, what
+// is left, which takes longer than reading the batch where there are many.
+const manyLeft = 10_000
+
+// readFilled is scanFilled, whatever the subject.
+func (l *Ledger) readFilled(ctx context.Context, stream, subject string, from uint64, yield func(Raw, error) bool) (next uint64, err error) {
+	if stream != lifecycleStream {
 		return from, errStirred
 	}
 	r := filledBlocks(l.dir(), from)

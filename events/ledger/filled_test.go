@@ -2,6 +2,8 @@ package ledger
 
 import (
 	"path/filepath"
+	"slices"
+	"strings"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
@@ -12,9 +14,10 @@ import (
 // shown is what the server shows of the lifecycle.
 func shown(t *testing.T, l *Ledger, f events.Filter, from uint64) (list []Raw) {
 	t.Helper()
+	left := 0
 	for more := true; more; {
 		var err error
-		more, err = l.batch(t.Context(), lifecycleStream, f.Subject(), &from, batchBytes, func(r Raw, _ error) bool {
+		more, err = l.batch(t.Context(), lifecycleStream, f.Subject(), &from, &left, batchBytes, func(r Raw, _ error) bool {
 			r.Message = Portable(r.Message)
 			list = append(list, r)
 			return true
@@ -60,6 +63,33 @@ func TestFilledBlocksAreReadWithoutTheServer(t *testing.T) {
 			}
 		}
 		appendQueued(t, host, 5)
+	}
+}
+
+// TestALongSessionIsReadFromFilledBlocks: the server would count what is left for
+// each batch.
+func TestALongSessionIsReadFromFilledBlocks(t *testing.T) {
+	l, err := Open(t.Context(), Options{Dir: t.TempDir(), Sync: SyncRelaxed})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = l.Close() }()
+	const many = manyLeft * 3 / 2
+	notice := strings.Repeat("x", 1500)
+	for i := range many {
+		if err := l.Post(t.Context(), event([]string{"S", "T"}[i%10/9], events.NewID(), events.Posted{Notice: notice}), nil); err != nil {
+			t.Fatal(err)
+		}
+	}
+	appendQueued(t, l, 1)
+	f := events.Filter{Session: "S"}
+	list, sent := readAll(t, l, f, 1)
+	if len(list) != many*9/10+1 || sent > many*3/4 {
+		t.Errorf("%d events, and the server sent %d messages", len(list), sent)
+	}
+	same := func(a, b Raw) bool { return a.Seq == b.Seq && events.Hash(a.Message) == events.Hash(b.Message) }
+	if !slices.EqualFunc(shown(t, l, f, 1), list, same) {
+		t.Error("the server shows something else")
 	}
 }
 

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"iter"
+	"strconv"
 	"time"
 
 	"github.com/nats-io/nats.go"
@@ -121,11 +122,20 @@ func (l *Ledger) scan(ctx context.Context, stream, subject string, from uint64, 
 			}
 			return
 		}
-		progress := time.Now()
+		progress, left := time.Now(), 0
 		for ; ; fetch = min(2*fetch, batchBytes) {
 			began := next
+			if left > manyLeft {
+				next, err = l.readFilled(ctx, stream, subject, next, yield)
+				if !errors.Is(err, errStirred) {
+					if !errors.Is(err, errStopped) {
+						yield(Raw{}, fmt.Errorf("reading %s from sequence %d: %w", stream, next, err))
+					}
+					return
+				}
+			}
 			more, err := once(ctx, l.store, func(ctx context.Context) (bool, error) {
-				return l.batch(ctx, stream, subject, &next, fetch, yield)
+				return l.batch(ctx, stream, subject, &next, &left, fetch, yield)
 			})
 			if next > began {
 				progress = time.Now()
@@ -145,9 +155,9 @@ func (l *Ledger) scan(ctx context.Context, stream, subject string, from uint64, 
 	}
 }
 
-// batch yields the next messages and moves next behind them. more is false at
-// the end of the stream, and when the reader stopped.
-func (l *Ledger) batch(ctx context.Context, stream, subject string, next *uint64, fetch int, yield func(Raw, error) bool) (more bool, err error) {
+// batch yields the next messages and moves next behind them, and says how many
+// are left. more is false at the end of the stream, and when the reader stopped.
+func (l *Ledger) batch(ctx context.Context, stream, subject string, next *uint64, left *int, fetch int, yield func(Raw, error) bool) (more bool, err error) {
 	opts := []jetstreamext.GetBatchOpt{jetstreamext.GetBatchSeq(*next), jetstreamext.GetBatchMaxBytes(fetch)}
 	if subject != everything { // a filter costs the server a count of all that match, each time
 		opts = append(opts, jetstreamext.GetBatchSubject(subject))
@@ -164,6 +174,7 @@ func (l *Ledger) batch(ctx context.Context, stream, subject string, next *uint64
 			return false, err
 		}
 		*next = m.Sequence + 1
+		*left, _ = strconv.Atoi(m.Header.Get(pendingHeader)) // a help, if it is there
 		more = true
 		if !yield(raw(m), nil) {
 			return false, nil
@@ -174,6 +185,9 @@ func (l *Ledger) batch(ctx context.Context, stream, subject string, next *uint64
 	}
 	return more, nil
 }
+
+// pendingHeader says of a message in a batch how many there are behind it.
+const pendingHeader = "Nats-Num-Pending"
 
 // errUnanswered is a batch without a message, and without the word that there is
 // none: GetBatch ends so when no answer comes in time, with no error of its own.
