@@ -253,7 +253,10 @@ func (h *host) adopt(names []string) error {
 // startServer starts the embedded server on the port of last time, or on
 // another when someone else has it now, and connects to it.
 func (h *host) startServer() error {
-	err := h.listen(h.creds.Port)
+	err := errPort
+	if free(h.creds.Port) { // asked first: the server opens the store before it listens
+		err = h.listen(h.creds.Port)
+	}
 	if errors.Is(err, errPort) {
 		h.o.Logger.Warn("port of the ledger is taken, choosing another", "port", h.creds.Port)
 		err = h.listen(0)
@@ -285,6 +288,12 @@ func (h *host) startServer() error {
 		}
 	})
 	return err
+}
+
+// free reports whether a port can be listened on.
+func free(port int) bool {
+	l, err := net.Listen("tcp", net.JoinHostPort("127.0.0.1", strconv.Itoa(port)))
+	return err == nil && l.Close() == nil
 }
 
 // errPort says that the port cannot be listened on.
