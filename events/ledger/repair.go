@@ -6,6 +6,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"strings"
 	"time"
 )
 
@@ -56,8 +57,8 @@ func Repair(dir string) ([]string, error) {
 	}
 	defer func() { _ = lock.Close() }()
 	kept := d.file("damaged-" + time.Now().UTC().Format("20060102T150405.000000"))
-	var done []string
-	for {
+	done, err := repairMarker(d, kept)
+	for err == nil {
 		// One fault of a stream can hide the next: inspect until there is none.
 		in, m, err := inspectAll(d)
 		if err != nil || len(in.faults) == 0 {
@@ -71,6 +72,29 @@ func Repair(dir string) ([]string, error) {
 			done = append(done, line)
 		}
 	}
+	return done, err
+}
+
+// repairMarker makes the list of streams anew, of those that are there, if it
+// cannot be read.
+func repairMarker(d stateDir, kept string) ([]string, error) {
+	if _, err := d.readMarker(); !errors.Is(err, ErrDamaged) {
+		return nil, err
+	}
+	copied := filepath.Join(kept, filepath.Base(d.marker()))
+	if err := os.MkdirAll(kept, 0o700); err != nil {
+		return nil, err
+	}
+	if err := os.Rename(d.marker(), copied); err != nil {
+		return nil, err
+	}
+	m := &marker{Version: 1}
+	var err error
+	if m.Streams, err = streamNames(d, m); err != nil {
+		return nil, err
+	}
+	line := fmt.Sprintf("made the list of streams anew: %s; one that is missing here was lost; the list as it was is %s", strings.Join(m.Streams, ", "), copied)
+	return []string{line}, d.writeMarker(m)
 }
 
 var errBeyondRepair = errors.New("this cannot be repaired here")

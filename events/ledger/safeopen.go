@@ -89,7 +89,10 @@ func streamNames(dir stateDir, m *marker) ([]string, error) {
 			names = append(names, e.Name())
 		}
 	}
-	return names, nil
+	// A pack that nobody had marked yet does not count beside the raw segment.
+	return slices.DeleteFunc(names, func(n string) bool {
+		return !m.has(n) && strings.HasPrefix(n, packedPrefix) && slices.Contains(names, twinName(n))
+	}), nil
 }
 
 // givenUp reports whether a stream on disk does not count because its twin does:
@@ -117,6 +120,9 @@ func (in *inspection) stream(dir stateDir, m *marker, name string, all, relaxed 
 	if scan {
 		found = scanAll(paths, name)
 	}
+	if len(paths) > 0 {
+		in.begins(m, name, paths[0])
+	}
 	var last uint64
 	for i, p := range paths {
 		if i > 0 {
@@ -143,8 +149,8 @@ func (in *inspection) cutOff(stream, folder string, paths []string, last, had ui
 		block := paths[len(paths)-1]
 		in.fault(stream, block, "block %s was cut off, or one behind it is missing: it ends with sequence %d, and stream %s had %d; %s",
 			block, last, stream, had, repairHint)
-	} else if in.seen[stream] > 0 {
-		block := filepath.Join(folder, "msgs", "1.blk")
+	} else {
+		block := blockPath(folder, 1)
 		in.fault(stream, block, "block %s is missing: stream %s had sequence %d; %s", block, stream, had, repairHint)
 	}
 }
@@ -184,14 +190,35 @@ func (in *inspection) unreadable(stream, path string, err error) {
 	in.fault(stream, path, "block %s cannot be read (%v); make it readable, or put it back from a backup", path, err)
 }
 
+// begins checks that no block is missing before the first. Without its first
+// message, which holds nothing, a stream begins with the second.
+func (in *inspection) begins(m *marker, stream, first string) {
+	size, err := readable(first)
+	if err != nil {
+		return // which is told of it
+	}
+	if seq, err := firstSequence(restBlock{path: first, size: size}); err == nil && seq > 2 {
+		in.missing(m, stream, filepath.Dir(filepath.Dir(first)), 1, blockNumber(first))
+	}
+}
+
 // gap checks that no block is missing between two.
 func (in *inspection) gap(m *marker, stream, before, after string) {
-	for n := blockNumber(before) + 1; n < blockNumber(after); n++ {
-		path := filepath.Join(filepath.Dir(after), strconv.Itoa(n)+".blk")
+	in.missing(m, stream, filepath.Dir(filepath.Dir(after)), blockNumber(before)+1, blockNumber(after))
+}
+
+// missing tells of the blocks [from, to), which are missing.
+func (in *inspection) missing(m *marker, stream, folder string, from, to int) {
+	for n := from; n < to; n++ {
+		path := blockPath(folder, n)
 		if !slices.Contains(m.Missing, missingBlock(stream, n)) {
 			in.fault(stream, path, "block %s is missing; %s", path, repairHint)
 		}
 	}
+}
+
+func blockPath(streamDir string, n int) string {
+	return filepath.Join(streamDir, "msgs", strconv.Itoa(n)+".blk")
 }
 
 func missingBlock(stream string, n int) string { return stream + "/" + strconv.Itoa(n) }

@@ -7,6 +7,7 @@ import (
 	"maps"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 
@@ -141,6 +142,13 @@ func faults() []faultCase {
 		{"block in the middle cut off, index stale", func(t *testing.T, d stateDir) { must(t, os.Truncate(block(d, "2"), 20_000)); stale(t, d) }, "2.blk has a cut off record", -1, false},
 		{"block in the middle cut off, index valid", func(t *testing.T, d stateDir) { must(t, os.Truncate(block(d, "2"), 20_000)) }, "2.blk was cut off", -1, false},
 		{"block missing", func(t *testing.T, d stateDir) { must(t, os.Remove(block(d, "2"))) }, "2.blk is missing", -1, false},
+		{"first block missing", func(t *testing.T, d stateDir) { must(t, os.Remove(block(d, "1"))) }, "1.blk is missing", -1, false},
+		{"first block missing, index stale", func(t *testing.T, d stateDir) { must(t, os.Remove(block(d, "1"))); stale(t, d) }, "1.blk is missing", -1, false},
+		{"the only block of a segment missing", func(t *testing.T, d stateDir) {
+			must(t, os.Remove(filepath.Join(d.stream(segmentName(1)), "msgs", "1.blk")))
+		}, "1.blk is missing", faultEvents, false},
+		{"list of streams damaged", func(t *testing.T, d stateDir) { must(t, os.WriteFile(d.marker(), []byte("{"), 0o600)) }, "list of streams", faultEvents, false},
+		{"list of streams missing", func(t *testing.T, d stateDir) { must(t, os.Remove(d.marker())) }, "", faultEvents, false},
 		{"block unreadable", func(t *testing.T, d stateDir) {
 			must(t, os.Rename(block(d, "2"), filepath.Join(string(d), "2.blk")))
 			must(t, os.Mkdir(block(d, "2"), 0o700))
@@ -253,5 +261,23 @@ func TestOpenThatWasKilled(t *testing.T) {
 		if paths, err := filepath.Glob(d.file(left)); err != nil || len(paths) > 0 {
 			t.Errorf("left %v, %v", paths, err)
 		}
+	}
+}
+
+// TestAnUnmarkedPackDoesNotCount lists the streams of a ledger that lost its marker
+// during a pack.
+func TestAnUnmarkedPackDoesNotCount(t *testing.T) {
+	d := stateDir(t.TempDir())
+	for _, n := range []string{lifecycleStream, segmentName(1), segmentName(2), twinName(segmentName(2)), twinName(segmentName(3))} {
+		if err := os.MkdirAll(d.stream(n), 0o700); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.WriteFile(filepath.Join(d.stream(n), "meta.inf"), nil, 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	names, err := streamNames(d, &marker{})
+	if want := []string{lifecycleStream, segmentName(1), segmentName(2), twinName(segmentName(3))}; err != nil || !slices.Equal(names, want) {
+		t.Errorf("%v, %v", names, err)
 	}
 }

@@ -67,7 +67,7 @@ func blocks(streamDir string) ([]string, error) {
 	slices.Sort(nums)
 	paths := make([]string, len(nums))
 	for i, n := range nums {
-		paths[i] = filepath.Join(streamDir, "msgs", strconv.Itoa(n)+".blk")
+		paths[i] = blockPath(streamDir, n)
 	}
 	return paths, nil
 }

@@ -119,7 +119,7 @@ func (d stateDir) readMarker() (*marker, error) {
 		return nil, fmt.Errorf("reading the list of streams: %w", err)
 	}
 	if err != nil {
-		return nil, damaged("the list of streams cannot be read (restore it, or remove it if the ledger in %s is empty): %v", d.store(), err)
+		return nil, damaged("the list of streams cannot be read (restore it, or run `yieldlog doctor --repair`, which keeps a copy and lists what is in %s): %v", d.streams(), err)
 	}
 	return m, nil
 }

@@ -82,6 +82,9 @@ func prepare(dir stateDir, readOnly bool) error {
 	if readOnly {
 		_, err := os.Stat(dir.marker())
 		if errors.Is(err, fs.ErrNotExist) {
+			_, err = os.Stat(dir.stream(lifecycleStream)) // a host makes the list anew
+		}
+		if errors.Is(err, fs.ErrNotExist) {
 			return fmt.Errorf("%w: %s", ErrNoLedger, string(dir))
 		}
 		return err
