@@ -218,8 +218,11 @@ func (c *stdioConn) await() {
 // take handles one line, and returns what is left to do where that may wait.
 func (c *stdioConn) take(ctx context.Context, line []byte) (answer func()) {
 	m, bad := parseMessage(line)
-	if bad == nil && !utf8.Valid(line) {
+	if !utf8.Valid(line) {
 		bad = protocolError(codeParse, "the line is not valid UTF-8")
+		if !utf8.Valid(m.ID) {
+			m.ID = nil // nobody could read the answer
+		}
 	}
 	switch {
 	case bad != nil:

@@ -10,6 +10,7 @@ import (
 	"strings"
 	"testing"
 	"time"
+	"unicode/utf8"
 
 	"github.com/google/go-cmp/cmp"
 	"go.uber.org/goleak"
@@ -74,7 +75,7 @@ func (c *client) next() received {
 		c.t.Fatalf("receiving: %v", err)
 	}
 	var r received
-	if err := json.Unmarshal(line, &r); err != nil {
+	if err := json.Unmarshal(line, &r); err != nil || !utf8.Valid(line) {
 		c.t.Fatalf("not JSON: %q", line)
 	}
 	return r
@@ -190,6 +191,9 @@ func TestBadLinesAreAnsweredAndDoNotKill(t *testing.T) {
 		{`{"jsonrpc":"2.0","id":{},"method":"ping"}`, codeInvalidRequest, "null"},
 		{`{"jsonrpc":"2.0","id":null,"method":"ping"}`, codeInvalidRequest, "null"},
 		{"{\"jsonrpc\":\"2.0\",\"id\":8,\"method\":\"ping\",\"params\":{\"a\":\"\xff\"}}", codeParse, "8"},
+		{"{\"jsonrpc\":\"2.0\",\"id\":\"\xff\",\"method\":\"ping\"}", codeParse, "null"},
+		{"{\"jsonrpc\":\"2.0\",\"id\":\"\xff\"}", codeParse, "null"},
+		{"{\"jsonrpc\":\"1.0\",\"id\":\"\xff\",\"method\":\"ping\"}", codeParse, "null"},
 		{`{"jsonrpc":"2.0","id":9,"method":5}`, codeInvalidRequest, "9"},
 		{`{"jsonrpc":"2.0","id":14}`, codeInvalidRequest, "14"},
 		{request(10, "no/such", `{}`), -32601, "10"},
