@@ -149,8 +149,8 @@ func (s *Server) callLine(ctx context.Context, p *peer, m message, turn *produce
 		Arguments json.RawMessage            `json:"arguments"`
 		Meta      map[string]json.RawMessage `json:"_meta"`
 	}
-	if err := json.Unmarshal(m.Params, &params); err != nil {
-		return fail(codeInvalidParams, "tools/call needs params with name, arguments and _meta: %v", err)
+	if json.Unmarshal(m.Params, &params) != nil {
+		return fail(codeInvalidParams, "tools/call needs params: an object with a name, and with arguments and _meta that are objects")
 	}
 	t, ok := s.tools[params.Name]
 	if !ok {
