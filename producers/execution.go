@@ -180,7 +180,7 @@ func (e *execution) supervise() {
 	if t := e.request.Timeout; t > 0 {
 		e.after(t, func() { e.end(stopOrder{cause: events.TermTimedOut, signal: syscall.SIGTERM, force: stopGrace}) })
 	}
-	e.after(laneHeldMost, e.leaveLane)
+	e.after(e.session.lanes.held, e.leaveLane)
 	if limit := e.session.cfg.StallTimeout; limit > 0 {
 		go e.watchStall(limit, ended)
 	}

@@ -5,6 +5,7 @@ import (
 	"context"
 	"sync"
 	"sync/atomic"
+	"time"
 )
 
 // lanes admits commands, first come first served: readers overlap, everything
@@ -13,13 +14,15 @@ import (
 // says later what it is for: until then nobody behind it enters. It owns no
 // goroutine.
 type lanes struct {
+	held time.Duration // how long one is inside at most; [laneHeldMost], but for tests
+
 	mu      sync.Mutex
 	queue   list.List // of *ticket, the oldest first
 	readers int       // inside
 	writer  bool      // inside
 }
 
-func newLanes() *lanes { return &lanes{} }
+func newLanes() *lanes { return &lanes{held: laneHeldMost} }
 
 // ticket is a place in the lanes: it is drawn, it waits, then it is inside, then
 // it has left.

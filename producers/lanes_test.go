@@ -90,6 +90,9 @@ func TestM49b_CancelledInTheQueue(t *testing.T) {
 	l := newLanes()
 	r1, w := l.enter(true), l.enter(false)
 	r2 := l.enter(true)
+	if r2.admitted() {
+		t.Fatal("a reader passed a waiting writer")
+	}
 	gone := errors.New("the owner is gone")
 	ctx, cancel := context.WithCancelCause(context.Background())
 	cancel(gone)

@@ -382,6 +382,45 @@ func TestM142_WaitingObserverWins(t *testing.T) {
 	b.none("")
 }
 
+// Who waits when the end comes goes first, however long it takes to say so; the
+// record is the mailbox's once all of them gave it up.
+func TestM142_OpenObserversGoFirst(t *testing.T) {
+	b := newBench(t)
+	for _, claims := range []bool{true, false} {
+		id := b.background("read x")
+		one, two := b.mail.observe(id), b.mail.observe(id)
+		heard := make(chan Mail, 1)
+		remove := b.Mailed(func(m Mail) { heard <- m })
+		b.end(id)
+		b.posted(id)
+		b.settles(id)
+		for b.mail.pending(id) {
+			time.Sleep(time.Millisecond) // the callback follows the event
+		}
+		if b.none(""); b.Observed("", id, "read") != nil || len(b.Unread("")) != 0 {
+			t.Error("claimed before those who waited")
+		}
+		one.leave()
+		b.none("")
+		if claims {
+			two.claim("wait").Delivered()
+			if a := b.acknowledged(id); a.By != "wait" || len(heard) != 0 {
+				t.Errorf("acknowledged: %+v; %d were told", a, len(heard))
+			}
+		} else {
+			two.leave()
+			if m := <-heard; m.ID != id {
+				t.Errorf("told of %+v", m)
+			}
+			list, claim := b.collect("")
+			if claim.Delivered(); len(list) != 1 || list[0].ID != id || list[0].Redelivered {
+				t.Errorf("delivered: %+v", list)
+			}
+		}
+		remove()
+	}
+}
+
 func TestM143_RejectedDeliveryLeavesTheHandle(t *testing.T) {
 	b := newBench(t)
 	g := newGate(b)

@@ -243,6 +243,30 @@ func TestM60_TheLaneIsReleasedAtTheYield(t *testing.T) {
 	}
 }
 
+// However late a call yields, its command does not keep the others out for ever.
+func TestM60_TheLaneIsReleasedInTime(t *testing.T) {
+	b := newBench(t)
+	b.lanes.held = 100 * time.Millisecond
+	started, ended := make(chan string, 1), make(chan error, 1)
+	first := request("read x")
+	first.SideEffects, first.Started = []string{"MODIFIES_WORKSPACE_FILES"}, func(id string) { started <- id }
+	go func() {
+		_, err := b.Exec(context.Background(), first)
+		ended <- err
+	}()
+	id := <-started
+	b.until(id, func(e events.Event) bool { return e.Kind() == events.KindSpawned })
+	second := request("echo second")
+	second.SideEffects = first.SideEffects
+	if n := b.run(second); n.out != "second\n" || b.count(id, events.KindSettled)+b.count(id, events.KindYielded) != 0 {
+		t.Errorf("stdout %q, and the first one is over", n.out)
+	}
+	b.end(id)
+	if err := <-ended; err != nil {
+		t.Error(err)
+	}
+}
+
 func TestM100_TheShellIsASetting(t *testing.T) {
 	b := newBench(t, func(c *Config) { c.Shell = []string{"/bin/sh", "-e", "-c"} })
 	n := b.run(request("false; echo not reached"))
