@@ -56,6 +56,31 @@ func post(t *testing.T, url, body string, headers ...string) (status int, answer
 	return resp.StatusCode, string(b), resp.Header.Get("Mcp-Session-Id")
 }
 
+// Over HTTP the same is listed as over stdio.
+func TestHTTPListsResources(t *testing.T) {
+	s := liveServer(t, nil)
+	id := newCaller(t, s).exec("true").ProcessID
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithCancel(context.Background())
+	ended := make(chan error, 1)
+	go func() { ended <- s.ServeHTTP(ctx, l, "") }()
+	defer func() {
+		cancel()
+		if err := <-ended; err != nil {
+			t.Errorf("serving: %v", err)
+		}
+		http.DefaultClient.CloseIdleConnections()
+	}()
+	url := "http://" + l.Addr().String() + "/mcp"
+	_, _, session := post(t, url, request(1, "initialize", initializeParams))
+	if _, answer, _ := post(t, url, request(2, "resources/list", `{}`), "Mcp-Session-Id", session); !strings.Contains(answer, outputURI(id)) {
+		t.Errorf("listed: %s", answer)
+	}
+}
+
 const initializeParams = `{"protocolVersion":"2025-06-18","capabilities":{},"clientInfo":{"name":"t","version":"1"}}`
 
 func TestHTTPIsGuarded(t *testing.T) {

@@ -15,8 +15,6 @@ type peer struct {
 	out         *outbox
 	notes       chan mcpgo.JSONRPCNotification
 	initialized atomic.Bool
-	// resources lists what the client can read now.
-	resources func() map[string]mcpgoserver.ServerResource
 
 	mu         sync.Mutex
 	info       mcpgo.Implementation
@@ -29,7 +27,6 @@ var (
 	_ mcpgoserver.SessionWithClientInfo            = (*peer)(nil)
 	_ mcpgoserver.SessionWithLogging               = (*peer)(nil)
 	_ mcpgoserver.SessionWithResourceSubscriptions = (*peer)(nil)
-	_ mcpgoserver.SessionWithResources             = (*peer)(nil)
 )
 
 func newPeer(id string, out *outbox) *peer {
@@ -81,17 +78,6 @@ func (p *peer) GetClientCapabilities() mcpgo.ClientCapabilities {
 	defer p.mu.Unlock()
 	return p.can
 }
-
-// GetSessionResources lists the resources at the moment.
-func (p *peer) GetSessionResources() map[string]mcpgoserver.ServerResource {
-	if p.resources == nil {
-		return nil
-	}
-	return p.resources()
-}
-
-// SetSessionResources is not used: the list is made anew each time.
-func (p *peer) SetSessionResources(map[string]mcpgoserver.ServerResource) {}
 
 func (p *peer) SetLogLevel(level mcpgo.LoggingLevel) {
 	p.mu.Lock()

@@ -42,7 +42,9 @@ func ownedTranscriptURI(session, owner string) string {
 }
 
 // mailboxURI is of the owner's mailbox: the path is the owner.
-func mailboxURI(owner string) string { return "yieldlog://mailbox" + owner }
+func mailboxURI(owner string) string {
+	return "yieldlog://mailbox" + (&url.URL{Path: owner}).EscapedPath()
+}
 
 // addResources offers output and transcripts at addresses that stay. They are
 // for the people who use the client: they show all owners.
@@ -63,61 +65,39 @@ func (s *Server) addResources() {
 		mcpgo.WithTemplateMIMEType("text/plain")), s.readTranscript)
 }
 
-// listResources are the newest executions and the session's transcript.
-func (s *Server) listResources() map[string]mcpgoserver.ServerResource {
-	list := map[string]mcpgoserver.ServerResource{}
+// listResources lists the session's transcript and mailboxes, and the newest
+// executions. It is a hook, since what there is changes all the time.
+func (s *Server) listResources(_ context.Context, _ any, _ *mcpgo.ListResourcesRequest, r *mcpgo.ListResourcesResult) {
 	if s.opts.Session == nil {
-		return list
+		return
 	}
-	put := func(uri, name string, read mcpgoserver.ResourceTemplateHandlerFunc) {
-		list[uri] = mcpgoserver.ServerResource{
-			Resource: mcpgo.NewResource(uri, name, mcpgo.WithMIMEType("text/plain")),
-			Handler:  mcpgoserver.ResourceHandlerFunc(read),
-		}
+	put := func(uri, name string) {
+		r.Resources = append(r.Resources, mcpgo.NewResource(uri, name, mcpgo.WithMIMEType("text/plain")))
 	}
 	session := s.opts.Session.ID()
 	if s.opts.Transcript != nil {
-		put(transcriptURI(session), "Transcript of this session", s.readTranscript)
-	}
-	owned := func(owner string) {
-		put(mailboxURI(owner), "Mailbox of "+owner, s.readMailbox)
-		if s.opts.Transcript != nil {
-			put(ownedTranscriptURI(session, owner), "Transcript of "+owner, s.readTranscript)
-		}
+		put(transcriptURI(session), "Transcript of this session")
 	}
 	s.opts.Facts.View(func() {
 		if s.opts.Mailboxes != nil {
-			owned(events.RootOwner)
-			for _, owner := range s.opts.Mailboxes.Owners(session) {
-				owned(owner)
+			owners := append([]string{events.RootOwner}, s.opts.Mailboxes.Owners(session)...)
+			slices.Sort(owners)
+			for _, owner := range slices.Compact(owners) {
+				put(mailboxURI(owner), "Mailbox of "+owner)
+				if s.opts.Transcript != nil {
+					put(ownedTranscriptURI(session, owner), "Transcript of "+owner)
+				}
 			}
 		}
+		most := len(r.Resources) + listedResources
 		for p := range s.opts.Processes.All() {
-			if len(list) > listedResources {
+			if len(r.Resources) >= most {
 				return
 			}
 			if p.Session == session {
-				put(outputURI(p.Execution), "Output of "+label(p), s.readOutput)
+				put(outputURI(p.Execution), "Output of "+label(p))
 			}
 		}
-	})
-	return list
-}
-
-// newestFirst puts outputs behind the rest, the newest first: by their names, as
-// mcp-go sorts, those of one command would come in another order each time.
-func newestFirst(_ context.Context, _ any, _ *mcpgo.ListResourcesRequest, r *mcpgo.ListResourcesResult) {
-	isOutput := func(r mcpgo.Resource) bool { return strings.HasPrefix(r.URI, outputRoot) }
-	slices.SortFunc(r.Resources, func(a, b mcpgo.Resource) int {
-		switch outA, outB := isOutput(a), isOutput(b); {
-		case outA && outB:
-			return strings.Compare(b.URI, a.URI)
-		case outA:
-			return 1
-		case outB:
-			return -1
-		}
-		return strings.Compare(a.URI, b.URI)
 	})
 }
 
@@ -187,8 +167,8 @@ func (s *Server) wholeStream(ctx context.Context, p projections.Process, stream 
 // readMailbox answers for a mailbox resource. People look: nobody is told.
 func (s *Server) readMailbox(_ context.Context, r mcpgo.ReadResourceRequest) ([]mcpgo.ResourceContents, error) {
 	uri := r.Params.URI
-	owner := strings.TrimPrefix(uri, mailboxURI(""))
-	if path, err := events.OwnerPath(owner); err != nil || path != owner {
+	owner, err := url.PathUnescape(strings.TrimPrefix(uri, mailboxURI("")))
+	if path, bad := events.OwnerPath(owner); err != nil || bad != nil || path != owner {
 		return nil, fmt.Errorf("no mailbox at %s: %w", uri, mcpgoserver.ErrResourceNotFound)
 	}
 	var list []projections.Record

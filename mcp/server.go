@@ -84,7 +84,7 @@ func newServer(o Options) *Server {
 	s.wakes = &wakes{server: s, peers: map[*peer]bool{}, due: map[string]bool{}}
 	s.legacy = legacy{earlier: o.Earlier, forgotten: map[string]bool{}}
 	hooks := &mcpgoserver.Hooks{}
-	hooks.AddAfterListResources(newestFirst)
+	hooks.AddAfterListResources(s.listResources)
 	s.protocol = mcpgoserver.NewMCPServer("yieldlog", o.Version,
 		mcpgoserver.WithHooks(hooks),
 		mcpgoserver.WithTitle("yieldlog"),

@@ -67,7 +67,6 @@ func (s *Server) ServeStdio(ctx context.Context, in io.Reader, out io.Writer) er
 		in: in, leave: cancel, lines: newLineReader(in), turn: make(chan struct{}, 1), ended: make(chan error, 1),
 	}
 	c.peer = newPeer("stdio", c.out)
-	c.peer.resources = s.listResources
 	leave, err := s.join(ctx, c.peer)
 	if err != nil {
 		return fmt.Errorf("joining the client: %w", err)
