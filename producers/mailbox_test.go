@@ -269,6 +269,48 @@ func TestM39_M38_AnsweredOwnerGetsItsCompletionsTogether(t *testing.T) {
 	}
 }
 
+// What is held back is free once the last record is durable, not before.
+func TestM39_TheLastRecordIsWaitedFor(t *testing.T) {
+	b := newBench(t)
+	owned := func(r *Request) { r.Owner = "/root/a" }
+	first, last := b.background("read x", owned), b.background("read x", owned)
+	b.Answered("/root/a")
+	b.end(first)
+	b.posted(first)
+	g := newGate(b)
+	b.end(last)
+	<-g.asked
+	b.over.Wait()
+	b.none("/root/a")
+	g.release()
+	list, claim := b.collect("/root/a")
+	claim.Delivered()
+	if len(list) != 2 || list[0].ID != first || list[1].ID != last {
+		t.Errorf("delivered: %+v", list)
+	}
+}
+
+// A record that is secured while the session closes wakes nobody.
+func TestM37_NoWakeIsOfferedOnceTheSessionStops(t *testing.T) {
+	b := newBench(t)
+	g := newGate(b)
+	b.Mailed(func(m Mail) { t.Errorf("told of %+v", m) })
+	id := b.yields("true")
+	b.settles(id)
+	<-g.asked
+	b.mail.hush() // as Close does first
+	g.release()
+	b.posted(id)
+	for b.mail.pending(id) {
+		time.Sleep(time.Millisecond) // the callback follows the event
+	}
+	b.mail.mu.Lock()
+	defer b.mail.mu.Unlock()
+	if b.mail.letters[id].announced {
+		t.Error("listeners are told at the end of the session")
+	}
+}
+
 func TestM43_TeardownMakesLateAcknowledgementsInert(t *testing.T) {
 	b := newBench(t)
 	g := newGate(b)
