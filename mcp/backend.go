@@ -16,6 +16,7 @@ type Session interface {
 	ID() string
 	Turn() *producers.Turn
 	Exec(ctx context.Context, r producers.Request) (producers.Result, error)
+	Abandon(owner, execution string)
 	Wait(ctx context.Context, owner, execution string, d time.Duration) (producers.Result, error)
 	Write(ctx context.Context, owner, execution string, in producers.Input) error
 	Stop(ctx context.Context, owner, execution string, o producers.StopOptions) (producers.StopResult, error)

@@ -81,6 +81,13 @@ func (s *Server) launch(ctx context.Context, c *call, request producers.Request)
 	if result.Outcome == producers.Refused {
 		return refused(result), nil
 	}
+	if result.Outcome != producers.Settled {
+		c.after = append(c.after, func(written bool) {
+			if !written && ctx.Err() != nil { // cancelled as it yielded: nobody knows of the command
+				s.opts.Session.Abandon(request.Owner, result.Execution)
+			}
+		})
+	}
 	p, ok, err := s.process(ctx, request.Owner, result.Execution, result.Seq)
 	if err != nil {
 		return reply{}, err

@@ -174,6 +174,41 @@ func TestM49b_ACancelledCallLeavesTheQueue(t *testing.T) {
 	}
 }
 
+// A call that is given up as it yields was never answered: its command ends with
+// it. One that was answered, or whose client is slow to take it, goes on.
+func TestM49_M04_ACallIsCancelledAsItYields(t *testing.T) {
+	s := liveServer(t, nil)
+	c := newCaller(t, s)
+	for _, tt := range []struct{ cancelled, written, ends bool }{
+		{true, false, true}, {true, true, false}, {false, false, false}, {false, true, false},
+	} {
+		for _, tool := range []string{"exec", "monitor"} {
+			ctx, cancel := context.WithCancel(t.Context())
+			arguments := map[string]any{"command": "sleep 600", "side_effects": []string{"NONE"}}
+			if tool == "exec" {
+				arguments["yield_ms"] = 0
+			}
+			r, err := s.call(ctx, s.tools[tool], &call{}, encode(arguments))
+			var got facts
+			if err := errors.Join(err, json.Unmarshal(r.structured, &got)); err != nil || got.Status != "backgrounded" {
+				t.Fatalf("%+v, %v", got, err)
+			}
+			if tt.cancelled {
+				cancel()
+			}
+			r.finish(tt.written)
+			cancel()
+			wait := map[string]any{"process_id": got.ProcessID, "timeout_ms": 50}
+			if tt.ends {
+				wait["timeout_ms"] = 50_000
+			}
+			if w := c.call("wait", wait); (w.Termination == events.TermCancelled) != tt.ends || (w.Status == "running") == tt.ends {
+				t.Errorf("%s, cancelled %v, answered %v: %s %s", tool, tt.cancelled, tt.written, w.Status, w.Termination)
+			}
+		}
+	}
+}
+
 func TestM11_EveryCallIsInTheHistory(t *testing.T) {
 	c := newCaller(t, liveServer(t, nil))
 	done := c.exec("exit 3").ProcessID

@@ -243,9 +243,21 @@ func (e *execution) attend(ctx context.Context, yield time.Duration) (Result, er
 	}
 }
 
+// Abandon ends the owner's execution, whose call had yielded and was given up
+// before its caller was told. It waits for nothing.
+func (s *Session) Abandon(owner, id string) {
+	if e, err := s.find(owner, id); err == nil {
+		go e.abandon()
+	}
+}
+
+func (e *execution) abandon() {
+	e.end(stopOrder{cause: events.TermCancelled, signal: syscall.SIGTERM, force: closeGrace})
+}
+
 // cancelled ends the command of a call that was given up.
 func (e *execution) cancelled(ctx context.Context) (Result, error) {
-	go e.end(stopOrder{cause: events.TermCancelled, signal: syscall.SIGTERM, force: closeGrace})
+	go e.abandon()
 	return Result{Execution: e.id}, fmt.Errorf("executing %s: %w", e.id, context.Cause(ctx))
 }
 
