@@ -136,6 +136,15 @@ func repairFault(d stateDir, m *marker, f fault, kept string) (string, error) {
 	if err != nil {
 		return "", err
 	}
+	if st, err := os.Stat(f.block); err == nil && st.Size() == 0 { // an open would miss what it began with
+		if err := os.Remove(f.block); err != nil {
+			return "", err
+		}
+		m.Missing = append(m.Missing, missingBlock(f.stream, blockNumber(f.block)))
+		if err := d.writeMarker(m); err != nil {
+			return "", err
+		}
+	}
 	return fmt.Sprintf("dropped %d damaged bytes from block %s; the block as it was is %s", dropped, f.block, copied), nil
 }
 

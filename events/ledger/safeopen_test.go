@@ -144,6 +144,14 @@ func faults() []faultCase {
 		{"block missing", func(t *testing.T, d stateDir) { must(t, os.Remove(block(d, "2"))) }, "2.blk is missing", -1, false},
 		{"first block missing", func(t *testing.T, d stateDir) { must(t, os.Remove(block(d, "1"))) }, "1.blk is missing", -1, false},
 		{"first block missing, index stale", func(t *testing.T, d stateDir) { must(t, os.Remove(block(d, "1"))); stale(t, d) }, "1.blk is missing", -1, false},
+		{"first block zeroed", func(t *testing.T, d stateDir) {
+			must(t, os.WriteFile(block(d, "1"), make([]byte, 30_000), 0o600))
+			stale(t, d)
+		}, "1.blk has a bad record length", -1, false},
+		{"last block zeroed", func(t *testing.T, d stateDir) { must(t, os.WriteFile(last(t, d), make([]byte, 30_000), 0o600)) }, ".blk was cut off", -1, false},
+		{"the only block of a segment zeroed", func(t *testing.T, d stateDir) {
+			must(t, os.WriteFile(filepath.Join(d.stream(segmentName(1)), "msgs", "1.blk"), make([]byte, 30_000), 0o600))
+		}, "1.blk was cut off", faultEvents, false},
 		{"the only block of a segment missing", func(t *testing.T, d stateDir) {
 			must(t, os.Remove(filepath.Join(d.stream(segmentName(1)), "msgs", "1.blk")))
 		}, "1.blk is missing", faultEvents, false},
