@@ -118,7 +118,9 @@ func (in *inspection) stream(dir stateDir, m *marker, name string, all, relaxed 
 	scan := all || !ix.fresh
 	var found []scanned
 	if scan {
-		found = scanAll(paths, name)
+		found = scanAll(paths, name, scanInto)
+	} else {
+		in.frames(name, recent(paths))
 	}
 	if len(paths) > 0 {
 		in.begins(m, name, paths[0])
@@ -152,6 +154,25 @@ func (in *inspection) cutOff(stream, folder string, paths []string, last, had ui
 	} else {
 		block := blockPath(folder, 1)
 		in.fault(stream, block, "block %s is missing: stream %s had sequence %d; %s", block, stream, had, repairHint)
+	}
+}
+
+// recent selects the blocks that may hold messages of the duplicate window: those
+// JetStream reads at each open, to know their ids.
+func recent(paths []string) []string {
+	return slices.DeleteFunc(slices.Clone(paths), func(p string) bool {
+		st, err := os.Stat(p)
+		return err != nil || time.Since(st.ModTime()) > duplicateWindow+time.Minute
+	})
+}
+
+// frames checks blocks that are not scanned and that JetStream is going to read:
+// at a record that cannot be one it would cut the block, and its copy, which is a link.
+func (in *inspection) frames(stream string, paths []string) {
+	for _, s := range scanAll(paths, stream, framesInto) {
+		if s.err == nil && s.damage != "" { // glance tells of the errors
+			in.fault(stream, s.path, "block %s has a %s, after %d good records; %s", s.path, s.damage, s.records, repairHint)
+		}
 	}
 }
 
