@@ -119,8 +119,6 @@ func (in *inspection) stream(dir stateDir, m *marker, name string, all, relaxed 
 	var found []scanned
 	if scan {
 		found = scanAll(paths, name, scanInto)
-	} else {
-		in.frames(name, recent(paths))
 	}
 	if len(paths) > 0 {
 		in.begins(m, name, paths[0])
@@ -139,6 +137,9 @@ func (in *inspection) stream(dir stateDir, m *marker, name string, all, relaxed 
 			return
 		}
 		last = max(last, r.last)
+	}
+	if !scan {
+		in.frames(name, recent(paths))
 	}
 	if had := max(ix.last, in.seen[name]); scan && last < had && !relaxed {
 		in.cutOff(name, folder, paths, last, had)
@@ -170,18 +171,23 @@ func recent(paths []string) []string {
 // at a record that cannot be one it would cut the block, and its copy, which is a link.
 func (in *inspection) frames(stream string, paths []string) {
 	for _, s := range scanAll(paths, stream, framesInto) {
-		if s.err == nil && s.damage != "" { // glance tells of the errors
+		known := slices.ContainsFunc(in.faults, func(f fault) bool { return f.block == s.path })
+		if s.err == nil && s.damage != "" && !known { // glance tells of errors
 			in.fault(stream, s.path, "block %s has a %s, after %d good records; %s", s.path, s.damage, s.records, repairHint)
 		}
 	}
 }
 
-// glance checks a block that is not scanned: it can be read, and it is as long
-// as the index says. JetStream cuts a block of another length.
+// glance checks a block that is not scanned: it can be read, begins with a
+// record, and is as long as the index says. JetStream cuts a block of another length.
 func (in *inspection) glance(stream, path string, ix index) {
 	size, err := readable(path)
 	if err != nil {
 		in.unreadable(stream, path, err)
+		return
+	}
+	if !beginsWell(path, size) {
+		in.fault(stream, path, "block %s begins with no record; %s", path, repairHint)
 		return
 	}
 	if want := ix.sizes[blockNumber(path)]; size < want {

@@ -10,6 +10,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/yieldlog/yieldlog/events"
 )
@@ -124,7 +125,21 @@ func faults() []faultCase {
 		{"flipped byte, index valid", func(t *testing.T, d stateDir) { flip(t, block(d, "2"), 5000) }, "", faultEvents - 1, false},
 		{"flipped byte, index stale", func(t *testing.T, d stateDir) { flip(t, block(d, "2"), 5000); stale(t, d) }, "2.blk has a bad checksum", faultEvents - 1, false},
 		{"flipped length, index stale", func(t *testing.T, d stateDir) { flip(t, block(d, "1"), 0); stale(t, d) }, "1.blk has a", faultEvents - 1, false},
-		{"flipped length, index valid", func(t *testing.T, d stateDir) { flip(t, block(d, "2"), 0) }, "2.blk has a", faultEvents - 1, false},
+		{"flipped length, index valid", func(t *testing.T, d stateDir) {
+			b, err := os.ReadFile(block(d, "2"))
+			must(t, err)
+			first, why := frame(b)
+			if why != "" {
+				t.Fatal(why)
+			}
+			flip(t, block(d, "2"), int64(len(first)))
+		}, "2.blk has a", faultEvents - 1, false},
+		{"head zeroed, of old", func(t *testing.T, d stateDir) {
+			f, err := os.OpenFile(block(d, "2"), os.O_RDWR, 0)
+			must(t, err)
+			_, err = f.WriteAt(make([]byte, 22), 0)
+			must(t, errors.Join(err, f.Close(), os.Chtimes(block(d, "2"), time.Time{}, time.Now().Add(-time.Hour))))
+		}, "2.blk begins with no record", faultEvents - 1, false},
 		{"flipped byte, unclean stop", func(t *testing.T, d stateDir) {
 			flip(t, block(d, "1"), 5000)
 			must(t, os.WriteFile(d.running(), nil, 0o600))

@@ -102,6 +102,25 @@ func scanInto(buf *bytes.Buffer, path, stream string) (blockScan, error) {
 	return r, nil
 }
 
+// beginsWell reports whether a block begins with what may be a record, or is empty.
+func beginsWell(path string, size int64) bool {
+	var head [recordHeader + recordSum]byte
+	if size == 0 {
+		return true
+	}
+	f, err := os.Open(path)
+	if err != nil {
+		return false
+	}
+	defer func() { _ = f.Close() }()
+	if _, err := f.ReadAt(head[:], 0); err != nil {
+		return false
+	}
+	_, why := frame(head[:])
+	length := int64(binary.LittleEndian.Uint32(head[:]) &^ headerBit)
+	return why != badLength && length <= size
+}
+
 // framesInto is scanInto without a look at the checksums: it finds what makes
 // JetStream cut a block.
 func framesInto(buf *bytes.Buffer, path, _ string) (blockScan, error) {
@@ -176,6 +195,8 @@ func record(b []byte, h hash.Hash) (rec []byte, why string) {
 	return rec, why
 }
 
+const badLength = "bad record length"
+
 // frame is record without a look at the checksum.
 func frame(b []byte) (rec []byte, why string) {
 	if len(b) < recordHeader+recordSum {
@@ -189,7 +210,7 @@ func frame(b []byte) (rec []byte, why string) {
 		fixed += 4
 	}
 	if size < recordHeader+fixed+recordSum {
-		return nil, "bad record length"
+		return nil, badLength
 	}
 	if size > len(b) {
 		return nil, "cut off record"
