@@ -109,6 +109,49 @@ func TestUnreadNoticeOnOtherAnswers(t *testing.T) {
 	}
 }
 
+// The record of an end holds the output that no answer has shown, from the first
+// byte that is missing on.
+func TestM75_MailHoldsWhatWasNotShown(t *testing.T) {
+	for _, tt := range []struct {
+		look   map[string]any // a read before the end, or nil
+		shows  int            // of the output in the answer of exec, in bytes
+		stdout string
+	}{
+		{nil, 20000, "third\n"},
+		{nil, 6, "second\nthird\n"},
+		{map[string]any{"since_seq": 0}, 6, "third\n"},
+		{map[string]any{"since_seq": 7, "max_output_bytes": 7}, 6, "third\n"},
+		{map[string]any{"tail_lines": 1}, 6, "second\nthird\n"},
+		{map[string]any{"since_seq": 10}, 6, "second\nthird\n"},
+		{map[string]any{"streams": "stdout"}, 6, "second\nthird\n"},
+	} {
+		c := newCaller(t, liveServer(t, nil))
+		id := c.exec("echo first; read x; echo second; read x; echo third", "yield_ms", 0).ProcessID
+		prints := func(text string) {
+			t.Helper()
+			for deadline := time.Now().Add(patience); !strings.HasSuffix(*c.call("read", map[string]any{"process_id": id, "tail_lines": 1}).Stdout, text); {
+				if time.Now().After(deadline) {
+					t.Fatalf("it does not print %q", text)
+				}
+			}
+		}
+		prints("first\n")
+		c.call("write", map[string]any{"process_id": id, "input": "\n"})
+		prints("second\n")
+		c.call("read", map[string]any{"process_id": id, "since_seq": 0, "max_output_bytes": min(tt.shows, 13)})
+		if tt.look != nil {
+			tt.look["process_id"] = id
+			c.call("read", tt.look)
+		}
+		c.call("ps", nil) // what was shown is known before the next answer is written
+		c.goOn(id)
+		c.arrives("/root", id)
+		if l := c.mail("mailbox", nil).Records[0]; l.Stdout != tt.stdout || l.FromSeq != int64(20-len(tt.stdout)) || l.ToSeq != 20 {
+			t.Errorf("after %d bytes and %v: %q from %d to %d", tt.shows, tt.look, l.Stdout, l.FromSeq, l.ToSeq)
+		}
+	}
+}
+
 func TestM55_M105_PreviewHasHeadAndTail(t *testing.T) {
 	c := newCaller(t, liveServer(t, nil))
 	id := c.yields("seq 1 5000")
