@@ -95,6 +95,29 @@ func TestSubscribersHearOfChanges(t *testing.T) {
 	}
 }
 
+func TestUnsubscribedClientsHearNothing(t *testing.T) {
+	c := newCaller(t, liveServer(t, nil))
+	id := c.yields("true")
+	transcript := transcriptURI(c.server.opts.Session.ID())
+	for _, uri := range []string{outputURI(id), transcript} {
+		c.ask("resources/subscribe", `{"uri":"`+uri+`"}`, new(struct{}))
+	}
+	c.ask("resources/unsubscribe", `{"uri":"`+outputURI(id)+`"}`, new(struct{}))
+	c.send(toolCall(1000, "write", `{"process_id":"`+id+`","input":"","close_stdin":true}`))
+	for asked := false; ; {
+		r := c.next()
+		switch {
+		case strings.Contains(string(r.Params), outputURI(id)):
+			t.Errorf("told of %s", r.Params)
+		case strings.Contains(string(r.Params), transcript) && !asked:
+			asked = true // what changed at the same time comes before the answer
+			c.send(request(2000, "ping", `{}`))
+		case string(r.ID) == "2000":
+			return
+		}
+	}
+}
+
 // A transcript can be read as an owner sees it.
 func TestM19_OwnedTranscripts(t *testing.T) {
 	c := newCaller(t, liveServer(t, nil))
