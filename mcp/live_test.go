@@ -250,6 +250,9 @@ func TestTerminal(t *testing.T) {
 	if got.Status != "completed" || got.TTY == nil || !strings.HasPrefix(*got.TTY, "10 40\r\n") {
 		t.Fatalf("got %+v", got)
 	}
+	if ps := c.call("ps", nil).Processes[0]; ps.TTYBytes != int64(len(*got.TTY)) || ps.StdoutBytes != 0 {
+		t.Errorf("ps: %+v", ps)
+	}
 	screen := c.call("read", map[string]any{"process_id": got.ProcessID, "rendered": true})
 	if screen.TTY == nil || strings.TrimSpace(*screen.TTY) != "b" {
 		t.Errorf("the screen is %+v", screen)

@@ -45,6 +45,7 @@ type listed struct {
 	DurationMS   int64              `json:"duration_ms"`
 	StdoutBytes  int64              `json:"stdout_bytes"`
 	StderrBytes  int64              `json:"stderr_bytes"`
+	TTYBytes     int64              `json:"tty_bytes,omitempty"`
 	NextSeq      int64              `json:"next_seq"`
 	LastOutputAt *string            `json:"last_output_at"`
 	// IdleMS is the time since the last output, or the start, of a live command.
@@ -97,7 +98,7 @@ func list(p projections.Process, now time.Time) listed {
 	l := listed{
 		ProcessID: p.Execution, Command: p.Requested.Command, Cwd: p.Requested.Cwd, Owner: p.Owner,
 		Status: p.Status, State: p.State, DurationMS: duration(p, now), NextSeq: seq(p.Offset),
-		StdoutBytes: p.StdoutBytes, StderrBytes: p.StderrBytes,
+		StdoutBytes: p.StdoutBytes, StderrBytes: p.StderrBytes, TTYBytes: p.TTYBytes,
 		EndedAt: stamp(p.EndedAt), LastOutputAt: stamp(p.LastOutputAt),
 	}
 	if p.PID != 0 {

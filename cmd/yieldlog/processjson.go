@@ -32,7 +32,10 @@ type processLine struct {
 	OutputBytes int64              `json:"output_bytes"`
 	StdoutBytes int64              `json:"stdout_bytes"`
 	StderrBytes int64              `json:"stderr_bytes"`
-	Anomalies   []string           `json:"anomalies,omitempty"`
+	// TTY is its terminal, if it has one, and TTYBytes what that showed.
+	TTY       *events.Size `json:"tty,omitempty"`
+	TTYBytes  int64        `json:"tty_bytes,omitempty"`
+	Anomalies []string     `json:"anomalies,omitempty"`
 }
 
 func jsonProcess(p projections.Process) processLine {
@@ -42,7 +45,10 @@ func jsonProcess(p projections.Process) processLine {
 		State: p.State, Status: p.Status,
 		RequestedAt: p.RequestedAt, StartedAt: p.SpawnedAt, EndedAt: p.EndedAt, DurationMS: p.Duration().Milliseconds(),
 		Yielded: p.Yielded, OutputBytes: p.Offset, StdoutBytes: p.StdoutBytes, StderrBytes: p.StderrBytes,
-		Anomalies: p.Anomalies,
+		TTYBytes: p.TTYBytes, Anomalies: p.Anomalies,
+	}
+	if p.Requested.TTY != nil {
+		line.TTY = &p.Size
 	}
 	if p.PID != 0 {
 		line.PID = &p.PID

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"strings"
 	"text/tabwriter"
+	"time"
 
 	"github.com/spf13/cobra"
 
@@ -44,7 +45,7 @@ func newShow(a *app) *cobra.Command {
 				if a.json {
 					return a.printJSON("process", jsonProcess(p))
 				}
-				if err := a.printFacts(p); err != nil {
+				if err := a.printFacts(p, at == ""); err != nil {
 					return err
 				}
 				return a.printExcerpt(c.Context(), l, p, offset, tail)
@@ -69,7 +70,8 @@ func foldExecution(ctx context.Context, l *ledger.Ledger, id named, at string) (
 	return p, nil
 }
 
-func (a *app) printFacts(p projections.Process) error {
+// printFacts prints the execution, which a live one is only now.
+func (a *app) printFacts(p projections.Process, now bool) error {
 	w := tabwriter.NewWriter(a.out, 0, 0, 2, ' ', 0)
 	fact := func(name, format string, args ...any) { fmt.Fprintf(w, "%s\t%s\n", name, fmt.Sprintf(format, args...)) }
 	fact("execution", "%s", p.Execution)
@@ -85,6 +87,9 @@ func (a *app) printFacts(p projections.Process) error {
 	if p.PID != 0 {
 		fact("pid", "%d", p.PID)
 	}
+	if p.Requested.TTY != nil {
+		fact("terminal", "%d x %d", p.Size.Cols, p.Size.Rows)
+	}
 	if p.Yielded {
 		fact("yielded", "after %s", duration(p.YieldedAt.Sub(p.RequestedAt)))
 	}
@@ -94,6 +99,8 @@ func (a *app) printFacts(p projections.Process) error {
 	}
 	if s := p.Settled; s != nil {
 		settledFacts(fact, *s)
+	} else if now && p.State == projections.StateRunning {
+		fact("took", "%s so far", took(p, time.Now()))
 	}
 	for _, anomaly := range p.Anomalies {
 		fact("anomaly", "%s", anomaly)
@@ -104,7 +111,11 @@ func (a *app) printFacts(p projections.Process) error {
 func settledFacts(fact func(name, format string, args ...any), s events.Settled) {
 	fact("outcome", "%s", s.Outcome)
 	fact("took", "%s", millis(s.DurationMS))
-	fact("output", "%s (stdout %s, stderr %s)", size(s.Offset), size(s.Stdout.Bytes), size(s.Stderr.Bytes))
+	if s.TTY.Bytes > 0 {
+		fact("output", "%s", size(s.Offset))
+	} else {
+		fact("output", "%s (stdout %s, stderr %s)", size(s.Offset), size(s.Stdout.Bytes), size(s.Stderr.Bytes))
+	}
 	if s.Error != "" {
 		fact("error", "%s", oneLine(s.Error, 500))
 	}
