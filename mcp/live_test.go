@@ -184,6 +184,25 @@ func TestExecCompletes(t *testing.T) {
 	}
 }
 
+// A shell that leaves its work behind has not done it, whatever its exit code.
+func TestExecTellsWhatWasEnded(t *testing.T) {
+	c := newCaller(t, liveServer(t, func(cfg *producers.Config) { cfg.AllowBackground = true }))
+	if got := c.exec("sleep 600 & echo done"); got.Status != "completed" || !strings.Contains(got.Message, "ended") || strings.Contains(got.Message, "&>") {
+		t.Errorf("got %+v", got)
+	}
+	if got := c.exec("sleep 600 & echo '&>'"); !strings.Contains(got.Message, "&>") {
+		t.Errorf("got %+v", got)
+	}
+	for _, clean := range []string{"echo done", "sleep 600 & kill $!; wait $!"} {
+		if got := c.exec(clean); got.Message != "" {
+			t.Errorf("%s: %s", clean, got.Message)
+		}
+	}
+	if got := c.exec("sleep 600; true", "timeout_ms", 50); got.Status != "timed_out" || got.Message != "" {
+		t.Errorf("got %+v", got)
+	}
+}
+
 func TestM03_M110_ExecYieldsThenEverythingElse(t *testing.T) {
 	c := newCaller(t, liveServer(t, nil))
 	got := c.exec("echo start; read x; echo got:$x", "yield_ms", 0)

@@ -3,6 +3,7 @@ package mcp
 import (
 	"context"
 	"fmt"
+	"strings"
 	"time"
 
 	"github.com/yieldlog/yieldlog/events"
@@ -194,6 +195,27 @@ func (o *observation) facts(p projections.Process, now time.Time) {
 	if e.Signal != "" {
 		o.Signal = &e.Signal
 	}
+	if by := e.Termination; o.Message == "" && (by == events.TermExited || by == events.TermSignal) {
+		o.Message = outlived(p.Requested.Command, e.Descendants)
+	}
+}
+
+// outlived says what became of processes that a shell left behind when it ended
+// by itself: its exit code says nothing of them.
+func outlived(command string, left []events.Descendant) string {
+	ended := 0
+	for _, d := range left {
+		if !d.Left {
+			ended++
+		}
+	}
+	switch {
+	case ended == 0:
+		return ""
+	case strings.Contains(command, "&>"):
+		return "Processes that outlived the shell were ended. A plain sh takes &> for & and >: write > FILE 2>&1."
+	}
+	return "Processes that outlived the shell were ended."
 }
 
 // duration is how long the execution has run, in milliseconds.
