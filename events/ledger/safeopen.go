@@ -139,7 +139,7 @@ func (in *inspection) stream(dir stateDir, m *marker, name string, all, relaxed 
 		last = max(last, r.last)
 	}
 	if !scan {
-		in.frames(name, recent(paths))
+		in.frames(name, soonRead(paths))
 	}
 	if had := max(ix.last, in.seen[name]); scan && last < had && !relaxed {
 		in.cutOff(name, folder, paths, last, had)
@@ -158,13 +158,25 @@ func (in *inspection) cutOff(stream, folder string, paths []string, last, had ui
 	}
 }
 
-// recent selects the blocks that may hold messages of the duplicate window: those
-// JetStream reads at each open, to know their ids.
-func recent(paths []string) []string {
-	return slices.DeleteFunc(slices.Clone(paths), func(p string) bool {
+// framesMost is how much of a stream is checked for its frames, in bytes: some
+// milliseconds.
+const framesMost = 32 << 20
+
+// soonRead selects the blocks that JetStream is going to read: at once those that
+// may hold messages of the duplicate window, and later most likely the newest.
+func soonRead(paths []string) []string {
+	var soon []string
+	size := int64(0)
+	for _, p := range slices.Backward(paths) {
 		st, err := os.Stat(p)
-		return err != nil || time.Since(st.ModTime()) > duplicateWindow+time.Minute
-	})
+		if err != nil {
+			continue // glance tells of it
+		}
+		if size += st.Size(); size <= framesMost || time.Since(st.ModTime()) < duplicateWindow+time.Minute {
+			soon = append(soon, p)
+		}
+	}
+	return soon
 }
 
 // frames checks blocks that are not scanned and that JetStream is going to read:

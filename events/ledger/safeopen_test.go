@@ -133,6 +133,7 @@ func faults() []faultCase {
 				t.Fatal(why)
 			}
 			flip(t, block(d, "2"), int64(len(first)))
+			must(t, os.Chtimes(block(d, "2"), time.Time{}, time.Now().Add(-time.Hour)))
 		}, "2.blk has a", faultEvents - 1, false},
 		{"head zeroed, of old", func(t *testing.T, d stateDir) {
 			f, err := os.OpenFile(block(d, "2"), os.O_RDWR, 0)
