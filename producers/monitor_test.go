@@ -148,6 +148,29 @@ func TestBatchesAreTheOutput(t *testing.T) {
 	})
 }
 
+// Lines that come close to each other are one batch, and none waits for long.
+func TestM34_LinesGatherForAMoment(t *testing.T) {
+	m := &monitor{poke: make(chan struct{}, 1)}
+	m.add(0, []byte("one\n"))
+	began := m.since
+	if b, wait, _ := m.next(began, false); b.lines != 0 || wait != batchDelay {
+		t.Errorf("at once: %+v, or in %s", b, wait)
+	}
+	m.add(4, []byte("two\nth"))
+	if b, wait, _ := m.next(began.Add(batchDelay-1), false); b.lines != 0 || wait != 1 {
+		t.Errorf("soon: %+v, or in %s", b, wait)
+	}
+	if b, _, _ := m.next(began.Add(batchDelay), false); b != (batch{from: 0, to: 8, lines: 2}) {
+		t.Errorf("then: %+v", b)
+	}
+	for i := range int64(batchLines) { // a full one waits for nothing
+		m.add(10+2*i, []byte("\n."))
+	}
+	if b, _, _ := m.next(time.Now(), false); b.lines != batchLines || b.from != 8 {
+		t.Errorf("a full one: %+v", b)
+	}
+}
+
 // A line without an end is cut where a batch is full, in however small pieces it
 // comes, and never within a character.
 func TestM34_M135_ALongLineIsCutBetweenCharacters(t *testing.T) {
