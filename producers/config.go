@@ -45,7 +45,8 @@ type Config struct {
 	// StallTimeout ends a command whose output could not be recorded for so
 	// long; 0 is never.
 	StallTimeout time.Duration
-	// PollWindow is how long a finished execution is kept whole for polls.
+	// PollWindow is how long a finished execution is kept whole for polls at
+	// least. Nothing has to look at it: each is until Cleanup.
 	PollWindow time.Duration
 
 	// Shell is the program and its arguments, which the command text follows.
