@@ -413,6 +413,9 @@ func TestM125_TheLimitOfProcessesIsExact(t *testing.T) {
 
 func TestM115_WritersTakeTurnsAndQueuedOnesCanBeStopped(t *testing.T) {
 	b := newBench(t)
+	b.lanes.held = time.Hour
+	ctx, cancel := context.WithTimeout(t.Context(), patience)
+	defer cancel()
 	writer := func(command string, yield time.Duration) (Result, error) {
 		r := request(command)
 		r.SideEffects, r.Yield = []string{"MODIFIES_WORKSPACE_FILES"}, yield
@@ -436,7 +439,7 @@ func TestM115_WritersTakeTurnsAndQueuedOnesCanBeStopped(t *testing.T) {
 	if err != nil || third.Outcome != Queued {
 		t.Fatalf("%+v, %v", third, err)
 	}
-	if _, err := b.Stop(t.Context(), "", second.Execution, StopOptions{}); err != nil {
+	if _, err := b.Stop(ctx, "", second.Execution, StopOptions{}); err != nil { // it waits for no turn
 		t.Fatal(err)
 	}
 	if n := b.ended(second.Execution); n.Status != events.StatusStopped || n.ExitCode != nil {
