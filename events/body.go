@@ -154,7 +154,7 @@ type Input struct {
 	Close  bool  `json:"close,omitempty"`
 	Resize *Size `json:"resize,omitempty"`
 	Offset int64 `json:"offset"`
-	// Error says why the input failed, if it did.
+	// Error says why the input failed, if it did. Such a one may follow the end.
 	Error string `json:"error,omitempty"`
 }
 
