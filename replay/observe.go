@@ -2,7 +2,6 @@ package replay
 
 import (
 	"bytes"
-	"maps"
 	"slices"
 
 	"github.com/yieldlog/yieldlog/events"
@@ -154,45 +153,31 @@ func (o *observation) enough() bool {
 	return true
 }
 
-// A pair is the beginning and the end of a stream. What is between them was not
-// read, unless whole: then head is all of it.
+// A pair is the beginning and the end of a stream, to cut from.
 type pair struct {
 	head, tail strip
-	between    int64
-	whole      bool
+	// whole says that head is all of the stream.
+	whole bool
+	// apart says that the source keeps the two, wherever they are in the output,
+	// and knows how many bytes are between them. unread of all are where nothing
+	// else was read.
+	apart           bool
+	between, unread int64
 }
 
-// pairs is what there is to cut the streams from: what was read, or, if some of
-// a stream is missing there, the ends that the source keeps of each, wherever
-// in the output they are. Then apart is set.
-func (o *observation) pairs() (pairs map[events.Kind]pair, apart bool) {
-	pairs = map[events.Kind]pair{}
-	whole := true
-	for _, k := range streams {
-		if !o.wants(k) {
-			continue
-		}
-		p := pair{head: o.head.of(k), tail: o.tail.of(k)}
-		total, known := o.total(k)
-		if !o.unread() || known && int64(len(p.head.data)+len(p.tail.data)) == total {
-			p = pair{head: p.head.and(p.tail), whole: true}
-		}
-		pairs[k] = p
-		whole = whole && p.whole
+// pair is what was read of a stream, or, where some of it is missing there, what
+// the source keeps of it.
+func (o *observation) pair(k events.Kind) pair {
+	p := pair{head: o.head.of(k), tail: o.tail.of(k)}
+	n := int64(len(p.head.data) + len(p.tail.data))
+	if total, known := o.total(k); !o.unread() || known && n == total {
+		return pair{head: p.head.and(p.tail), whole: true}
 	}
-	if whole {
-		return pairs, false
+	if kept, ok := o.apart(k); ok {
+		kept.unread = int64(len(kept.head.data)+len(kept.tail.data)) + kept.between - n
+		return kept
 	}
-	kept := maps.Clone(pairs)
-	for k, p := range pairs {
-		if p.whole {
-			continue
-		}
-		if kept[k], apart = o.apart(k); !apart {
-			return pairs, false
-		}
-	}
-	return kept, true
+	return p
 }
 
 // apart is the two ends of a stream that the source keeps, if they hold all
@@ -202,7 +187,7 @@ func (o *observation) apart(k events.Kind) (p pair, ok bool) {
 		return p, false
 	}
 	p.head, p.tail, p.between, ok = o.sides.sidesOf(o.execution, k, o.head.start, o.tail.end)
-	p.whole = p.between == 0
+	p.apart, p.whole = true, p.between == 0
 	first, last := 0, o.request.Limit
 	if o.headShare {
 		first, last = last/2, last-last/2
@@ -223,14 +208,18 @@ func (o *observation) cut() {
 		}
 	}
 	o.tail = o.tail.upTo(next)
-	pairs, apart := o.pairs()
+	unread, complete := o.tail.start-o.head.end, true
 	for _, k := range streams {
-		if p, ok := pairs[k]; ok {
-			o.cutStream(k, p, apart)
+		if !o.wants(k) {
+			continue
 		}
+		p := o.pair(k)
+		o.cutStream(k, p)
+		complete = complete && (p.whole || p.apart)
+		unread -= p.unread
 	}
-	if unread := slices.ContainsFunc(streams, func(k events.Kind) bool { return o.wants(k) && !pairs[k].whole }); unread && !apart {
-		o.omit(o.head.end, o.tail.start, o.tail.start-o.head.end)
+	if !complete {
+		o.omit(o.head.end, o.tail.start, unread)
 	}
 	o.page.Truncated = o.page.OmittedBytes > 0
 }
@@ -253,9 +242,8 @@ func (o *observation) omit(from, to, n int64) {
 	o.page.OmittedBytes += n
 }
 
-// cutStream puts what fits of a stream into the page. apart says that the pair
-// is all that is known of it, and not bound to what was read of the output.
-func (o *observation) cutStream(k events.Kind, p pair, apart bool) {
+// cutStream puts what fits of a stream into the page.
+func (o *observation) cutStream(k events.Kind, p pair) {
 	head, tail := p.head, p.tail
 	if p.whole {
 		tail = head
@@ -279,7 +267,7 @@ func (o *observation) cutStream(k events.Kind, p pair, apart bool) {
 	case p.whole && last > first:
 		o.omit(head.offset(first), head.before(last), int64(last-first))
 	case p.whole:
-	case apart:
+	case p.apart:
 		o.omit(head.offset(first), tail.before(last), n+p.between+int64(last))
 	default:
 		if n > 0 {
