@@ -83,6 +83,9 @@ var packedStreams = []Kind{KindStdout, KindStderr, KindTTY}
 // A Packer encodes events. For packed ones it holds tables of 35 MB, so who makes
 // many of them has one of its own, for as long as it does. The zero value is ready.
 type Packer struct {
+	// Rest, if it is not nil, is called between the steps of compressing a message.
+	Rest func()
+
 	squeezer *squeezer
 	columns  []byte
 }
@@ -156,6 +159,9 @@ func (p Packed) unit(at time.Time) int64 {
 func (by *Packer) frames(parts ...[]byte) ([]byte, error) {
 	if by.squeezer == nil { // it is off every answer's path, and may take its time
 		by.squeezer = newSqueezer(zstd.SpeedBestCompression, maxPacked)
+		if by.Rest != nil {
+			by.squeezer.rest = by.Rest
+		}
 	}
 	return by.squeezer.frames(parts...)
 }

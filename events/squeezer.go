@@ -18,6 +18,7 @@ const squeezeStep = 64 << 10
 type squeezer struct {
 	zstd *zstd.Encoder
 	room []byte
+	rest func() // called between the steps: lets others run, at least
 }
 
 func newSqueezer(level zstd.EncoderLevel, window int) *squeezer {
@@ -25,7 +26,7 @@ func newSqueezer(level zstd.EncoderLevel, window int) *squeezer {
 	if err != nil {
 		panic(err) // the options are constants
 	}
-	return &squeezer{zstd: w}
+	return &squeezer{zstd: w, rest: runtime.Gosched}
 }
 
 // squeezers are bounded by the callers: each holds one for the length of a call,
@@ -39,8 +40,8 @@ func compress(data []byte) ([]byte, error) {
 	return s.frames(data)
 }
 
-// frames is each part as a zstd frame, one behind the other. It lets others run
-// between the steps. EncodeAll would have tables of its own beside these.
+// frames is each part as a zstd frame, one behind the other. It rests between the
+// steps. EncodeAll would have tables of its own beside these.
 func (s *squeezer) frames(parts ...[]byte) ([]byte, error) {
 	s.room = s.room[:0]
 	for _, data := range parts {
@@ -50,7 +51,7 @@ func (s *squeezer) frames(parts ...[]byte) ([]byte, error) {
 			if _, err := s.zstd.Write(part); err != nil {
 				return nil, fmt.Errorf("compressing: %w", err)
 			}
-			runtime.Gosched()
+			s.rest()
 		}
 		if err := s.zstd.Close(); err != nil {
 			return nil, fmt.Errorf("compressing: %w", err)

@@ -264,7 +264,7 @@ func (l *Ledger) settledIn(ctx context.Context, segment string) (map[string]even
 // returns the twin's size if they hold the same.
 func (l *Ledger) fillTwin(ctx context.Context, segment string, settled map[string]events.Settled, gentle bool) (int64, error) {
 	read := contents{}
-	p := newPacker(l, twinName(segment), gentle)
+	p := newPacker(ctx, l, twinName(segment), gentle)
 	_, err := l.readStill(ctx, segment, func(r Raw, e events.Event) error {
 		defer p.rest(ctx)
 		key := about(r.Subject)

@@ -54,8 +54,12 @@ type packing struct {
 	size   int
 }
 
-func newPacker(l *Ledger, twin string, gentle bool) *packer {
-	return &packer{l: l, twin: twin, gentle: gentle, woke: time.Now(), open: map[string]*packing{}}
+func newPacker(ctx context.Context, l *Ledger, twin string, gentle bool) *packer {
+	p := &packer{l: l, twin: twin, gentle: gentle, woke: time.Now(), open: map[string]*packing{}}
+	if gentle {
+		p.encoder.Rest = func() { p.rest(ctx) }
+	}
+	return p
 }
 
 // about is the execution that an output subject is about.
