@@ -243,6 +243,20 @@ func TestM60_TheLaneIsReleasedAtTheYield(t *testing.T) {
 	}
 }
 
+// A command that yielded in the queue holds no lane when its turn comes.
+func TestM60_WhatYieldedInTheQueueHoldsNoLane(t *testing.T) {
+	b := newBench(t)
+	b.lanes.held = time.Hour
+	inside := b.lanes.enter(false)
+	writes := func(r *Request) { r.SideEffects = []string{"MODIFIES_WORKSPACE_FILES"} }
+	first, second := b.background("read x", writes), b.background("echo second", writes)
+	inside.leave()
+	if n := b.ended(second); n.out != "second\n" || b.count(first, events.KindQueued) != 1 || b.count(first, events.KindSettled) != 0 {
+		t.Errorf("%+v", n)
+	}
+	b.end(first)
+}
+
 // However late a call yields, its command does not keep the others out for ever.
 func TestM60_TheLaneIsReleasedInTime(t *testing.T) {
 	b := newBench(t)
