@@ -374,6 +374,30 @@ func TestM93_WhatComesDuringATurnIsOfferedOnceAfterIt(t *testing.T) {
 	}
 }
 
+// A turn that was given up offers nothing by itself; the next one that succeeds does.
+func TestM93_AnAbortedTurnOffersNothing(t *testing.T) {
+	c := newCaller(t, liveServer(t, nil))
+	c.initialize("claude-code")
+	busy, id := c.yields("true"), c.yields("true", "name", "late")
+	c.inTurn(busy)
+	c.goOn(id)
+	c.arrives("/root", id)
+	c.send(`{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":1000}}`)
+	for idle := false; !idle; {
+		c.server.wakes.mu.Lock()
+		idle = c.server.wakes.busy == 0
+		c.server.wakes.mu.Unlock()
+	}
+	time.Sleep(50 * time.Millisecond) // long enough for an offer that does not wait
+	if m, ch := c.heard(); len(m)+len(ch) > 0 {
+		t.Errorf("woken by %s %s", m, ch)
+	}
+	c.send(toolCall(1001, "read", `{"process_id":"`+busy+`"}`))
+	if messages, _ := c.wakes(); len(messages) != 1 || !strings.Contains(string(messages[0]), "late") {
+		t.Errorf("offered: %s", messages)
+	}
+}
+
 func TestMonitorNeedsTheMailbox(t *testing.T) {
 	c := newCaller(t, liveServer(t, func(cfg *producers.Config) { cfg.NoMailbox = true }))
 	got := c.call("monitor", map[string]any{"command": "true", "side_effects": []string{"NONE"}})
