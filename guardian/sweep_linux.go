@@ -40,6 +40,7 @@ type ward struct {
 func (w ward) sweep() {
 	deadline := time.Now().Add(sweepFor)
 	for clean, pause := 0, time.Millisecond; clean < 2 && time.Now().Before(deadline); {
+		w.killChildren()
 		reap()
 		left := w.victims()
 		if len(left) == 0 {
@@ -52,6 +53,26 @@ func (w ward) sweep() {
 		}
 		time.Sleep(pause)
 		pause = min(2*pause, 50*time.Millisecond)
+	}
+}
+
+// killChildren kills what this process has adopted, until nothing is left or for
+// some hundredths of a second. What forks and exits all the time moves on faster
+// than the process table is read, but always comes here. A child keeps its number
+// until it is reaped, so that nobody else is hit.
+func (w ward) killChildren() {
+	for range 1000 {
+		alive := false
+		for _, p := range children(os.Getpid()) {
+			if !p.over && !slices.ContainsFunc(w.spared, p.is) {
+				alive = true
+				_ = unix.Kill(p.pid, unix.SIGKILL)
+			}
+		}
+		if !alive {
+			return
+		}
+		reap()
 	}
 }
 

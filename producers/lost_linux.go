@@ -44,8 +44,9 @@ func endLost(ctx context.Context, unsettled []projections.Unsettled) {
 	}
 	spared := ancestors()
 	began := time.Now()
-	for ; time.Since(began) < lostGrace && ctx.Err() == nil; time.Sleep(2 * time.Millisecond) {
-		left, unsure := remains(dead, shells, spared)
+	for hurry := false; time.Since(began) < lostGrace && ctx.Err() == nil; time.Sleep(2 * time.Millisecond) {
+		left, unsure := remains(dead, shells, spared, hurry)
+		hurry = true
 		if len(left) == 0 && (!unsure || time.Since(began) > unsureFor) {
 			return
 		}
@@ -56,8 +57,10 @@ func endLost(ctx context.Context, unsettled []projections.Unsettled) {
 }
 
 // remains is the live processes of dead executions. unsure says that there are
-// processes which may turn out to be such.
-func remains(dead map[string]bool, shells map[int]uint64, spared map[int]bool) (left []kinsman, unsure bool) {
+// processes which may turn out to be such. In a hurry it kills them as it finds
+// them: what forks and exits all the time is gone by the end of the look. The first
+// look is not, since it goes by who descends from whom.
+func remains(dead map[string]bool, shells map[int]uint64, spared map[int]bool, hurry bool) (left []kinsman, unsure bool) {
 	entries, err := os.ReadDir("/proc")
 	if err != nil {
 		return nil, false
@@ -79,6 +82,9 @@ func remains(dead map[string]bool, shells map[int]uint64, spared map[int]bool) (
 		start, recorded := shells[pid]
 		if dead[token] || recorded && start == r.start {
 			doomed[pid] = r.kinsman
+			if hurry {
+				r.kinsman.signal(syscall.SIGKILL)
+			}
 			continue
 		}
 		others = append(others, r)
