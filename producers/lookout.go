@@ -62,12 +62,12 @@ func (o *lookout) start() (stop func()) {
 	}
 }
 
-// glance looks if nobody else does, and appends go through.
+// glance looks if nobody else does, and the ledger is there and takes appends.
 func (o *lookout) glance(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, lookMost)
 	defer cancel()
-	if !o.ledger.StalledSince().IsZero() {
-		return nil
+	if errors.Is(o.ledger.Writable(), ledger.ErrUnavailable) {
+		return nil // what has the state directory's place is another ledger
 	}
 	end, ok, err := o.ledger.RecoveryTurn(ctx, 0)
 	if err != nil || !ok {

@@ -4,6 +4,8 @@ package producers
 
 import (
 	"context"
+	"os"
+	"path/filepath"
 	"testing"
 	"time"
 
@@ -88,5 +90,31 @@ func TestWhoOpensWaitsForARecovery(t *testing.T) {
 	end()
 	if s := <-opened; s != nil {
 		_ = s.Close(t.Context(), "over")
+	}
+}
+
+// TestALookoutLeavesAnotherLedgerAlone puts another ledger into the place of a
+// lookout's own.
+func TestALookoutLeavesAnotherLedgerAlone(t *testing.T) {
+	dir := filepath.Join(t.TempDir(), "ledger")
+	b := newBenchIn(t, dir)
+	if err := os.Rename(dir, dir+".old"); err != nil {
+		t.Fatal(err)
+	}
+	l, err := ledger.Open(t.Context(), ledger.Options{Dir: dir})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = l.Close() }()
+	claim, err := l.ClaimSession("dead")
+	if err != nil {
+		t.Fatal(err)
+	}
+	claim.Leave()
+	if err := newLookout(b.ledger, b.ID()).glance(t.Context()); err != nil {
+		t.Error(err)
+	}
+	if ids, err := l.Claimed(); err != nil || len(ids) != 1 {
+		t.Errorf("%v, %v", ids, err)
 	}
 }
