@@ -4,8 +4,10 @@ import (
 	"bytes"
 	"errors"
 	"fmt"
+	"math/rand/v2"
 	"os"
 	"os/signal"
+	"runtime"
 	"slices"
 	"strconv"
 	"strings"
@@ -86,7 +88,9 @@ func (k *kin) leave() {
 func (k *kin) start(p *process, fork func() (int, error)) error {
 	k.mu.Lock()
 	defer k.mu.Unlock()
+	unmark := mark(p)
 	pid, err := fork()
+	unmark()
 	if err != nil {
 		return err
 	}
@@ -94,6 +98,38 @@ func (k *kin) start(p *process, fork func() (int, error)) error {
 	p.start, _ = startTime(pid)
 	k.shells[pid] = p
 	return nil
+}
+
+// A command may clear its environment, and with it the token. What it hands on to
+// its children all the same, and nobody looks at, is its timer slack, by how many
+// nanoseconds a sleep may be longer than asked. The usual one is 50 microseconds;
+// each shell gets one of its own, up to twice as long.
+const leastMark, marks = 50_001, 50_000
+
+// mark makes this thread hand the shell's mark on until unmark is called.
+func mark(p *process) (unmark func()) {
+	runtime.LockOSThread()
+	was, err := unix.PrctlRetInt(unix.PR_GET_TIMERSLACK, 0, 0, 0, 0)
+	p.mark = leastMark + rand.N(marks)
+	if err != nil || unix.Prctl(unix.PR_SET_TIMERSLACK, uintptr(p.mark), 0, 0, 0) != nil {
+		p.mark = 0 // then the token alone must do
+	}
+	return func() {
+		if p.mark != 0 {
+			_ = unix.Prctl(unix.PR_SET_TIMERSLACK, uintptr(was), 0, 0, 0) // what worked before
+		}
+		runtime.UnlockOSThread()
+	}
+}
+
+// markOf is the mark that a process bears.
+func markOf(pid int) (mark int, ok bool) {
+	b, err := os.ReadFile(fmt.Sprintf("/proc/%d/timerslack_ns", pid))
+	if err != nil {
+		return 0, false
+	}
+	mark, err = strconv.Atoi(strings.TrimSpace(string(b)))
+	return mark, err == nil && mark >= leastMark && mark < leastMark+marks
 }
 
 func (k *kin) forget(p *process) {
@@ -163,8 +199,8 @@ func kinsmen(rs []relative) []kinsman {
 }
 
 // belongs reports whether an orphan is the shell's: by group, by session, by
-// the token in its environment, or because there is no other shell whose it
-// could be.
+// the token in its environment, by its mark, or because there is no other shell
+// whose it could be.
 func (k *kin) belongs(r relative, p *process) bool {
 	if r.group == p.pid || r.session == p.pid {
 		return true
@@ -172,6 +208,9 @@ func (k *kin) belongs(r relative, p *process) bool {
 	token, ok := tokenOf(r.pid)
 	if ok {
 		return token == p.token
+	}
+	if mark, ok := markOf(r.pid); ok {
+		return mark == p.mark
 	}
 	return len(k.shells) == 1 && k.shells[p.pid] == p
 }

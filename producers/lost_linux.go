@@ -83,7 +83,7 @@ func remains(dead map[string]bool, shells map[int]uint64, spared map[int]bool, h
 		if dead[token] || recorded && start == r.start {
 			doomed[pid] = r.kinsman
 			if hurry {
-				r.kinsman.signal(syscall.SIGKILL)
+				r.signal(syscall.SIGKILL)
 			}
 			continue
 		}

@@ -140,7 +140,7 @@ func escapes(dir, m string) map[string]string {
 		"setsid":        "setsid sleep " + m + " & :",
 		"double fork":   "(setsid sh -c 'sleep " + m + " & exit' & ) ; :",
 		"no pipe":       "setsid sleep " + m + " >/dev/null 2>&1 </dev/null & :",
-		"no token":      "env -i setsid /bin/sh -c 'sleep " + m + " >/dev/null 2>&1 & exit' & :",
+		"no token":      "env -i setsid /bin/sh -c 'sleep " + m + " >/dev/null 2>&1 & exit'; :",
 		"ignores TERM":  "setsid sh -c 'trap \"\" TERM; echo $$ >" + dir + "/pid; sleep " + m + "; sleep " + m + "' & while ! [ -s " + dir + "/pid ]; do sleep 0.01; done",
 		"other process": "nohup setsid sh -c 'exec -a disguise sleep " + m + "' >/dev/null 2>&1 & :",
 	}
@@ -151,6 +151,7 @@ func TestM126_DescendantsEndWithTheirShell(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			b := newBench(t, func(c *Config) { c.AllowBackground = true })
 			m := marker()
+			b.background("sleep 600") // whose it could be as well
 			n := b.run(request("echo before; " + strings.ReplaceAll(command, "600.77", m) + "; exit 4"))
 			n.exits(t, events.StatusCompleted, 4, events.TermExited)
 			if n.out != "before\n" {
