@@ -8,7 +8,6 @@ import (
 	"strings"
 
 	"github.com/charmbracelet/x/ansi"
-	"github.com/charmbracelet/x/vt"
 
 	"github.com/yieldlog/yieldlog/events"
 )
@@ -114,7 +113,8 @@ func (r *row) erase(which int) {
 
 // Screen is what a terminal of the size shows after the bytes, without colours.
 func Screen(data []byte, size events.Size) string {
-	terminal := vt.NewEmulator(max(size.Cols, 1), max(size.Rows, 1))
+	cols, rows := max(size.Cols, 1), max(size.Rows, 1)
+	terminal := Emulator(cols, rows)
 	answered := make(chan struct{})
 	go func() { // It answers queries of the program; nobody asked.
 		defer close(answered)
@@ -125,7 +125,7 @@ func Screen(data []byte, size events.Size) string {
 			}
 		}
 	}()
-	_, _ = terminal.Write(data) // It takes everything.
+	_, _ = terminal.Write(affordable(data, cols, rows)) // It takes everything.
 	screen := strings.TrimRight(terminal.String(), "\n")
 	if pipe, ok := terminal.InputPipe().(io.Closer); ok { // Its own Close races with Read.
 		_ = pipe.Close()

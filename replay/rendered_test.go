@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/yieldlog/yieldlog/events"
 )
@@ -44,6 +45,26 @@ func TestScreen(t *testing.T) {
 		if got := Screen([]byte(in), size); got != want {
 			t.Errorf("%q: %q, want %q", in, got, want)
 		}
+	}
+}
+
+// TestScreenOfAFlood: what scrolled away costs nothing, however large the
+// terminal, and no sequence is obeyed for long.
+func TestScreenOfAFlood(t *testing.T) {
+	large := events.Size{Rows: 200, Cols: 500}
+	began := time.Now()
+	for in, want := range map[string]string{
+		strings.Repeat("x\r\n", 80_000) + "end":   "\nend",
+		strings.Repeat("\x1b[L", 80_000) + "end":  "end",
+		strings.Repeat("\x1b[2J", 60_000) + "end": "end",
+		"\x1b[2147483647Xa\x1b[2147483647I\x1b[2147483647Z\x1b[2147483647b\x1b[2147483647S\x1b[2147483647L\x1b[2147483647@\x1b[Hend": "end",
+	} {
+		if got := Screen([]byte(in), large); !strings.HasSuffix(got, want) {
+			t.Errorf("%.20q: the screen ends with %q", in, got[max(0, len(got)-20):])
+		}
+	}
+	if took := time.Since(began); took > 20*time.Second { // minutes without a bound
+		t.Errorf("it took %v", took)
 	}
 }
 

@@ -43,7 +43,7 @@ func (m *model) startPlay() tea.Cmd {
 	}
 	ctx, cancel := context.WithCancel(m.ctx)
 	cols, rows := max(m.width, 20), max(m.height-2, 4)
-	p := &recording{title: r.Title, stop: cancel, screen: vt.NewEmulator(cols, rows), speed: 1}
+	p := &recording{title: r.Title, stop: cancel, screen: replay.Emulator(cols, rows), speed: 1}
 	p.player.IdleLimit = playIdle
 	p.wg.Go(p.swallow)
 	frames := replay.Timeline(ctx, m.opts.Ledger, events.Filter{Session: r.Session, ID: r.ID}, 0)
