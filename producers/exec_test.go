@@ -358,6 +358,9 @@ func TestM50_CloseEndsEverything(t *testing.T) {
 		t.Errorf("%+v", n.Settled)
 	}
 	gone(t, m)
+	if b.count(id, events.KindPosted) != 0 {
+		t.Error("the end of a session is news to whom it served")
+	}
 	if _, err := b.Exec(t.Context(), request("true")); !errors.Is(err, ErrClosed) {
 		t.Errorf("exec after close: %v", err)
 	}
