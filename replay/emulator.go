@@ -7,23 +7,36 @@ import (
 	"github.com/charmbracelet/x/vt"
 )
 
-// repeating are the sequences CSI n f that do something n times.
-const repeating = "IZX@PLMSTb"
-
 // Emulator is a virtual terminal of the size. However often a sequence says to
-// repeat something, it does so a screen's worth of times at most.
+// repeat something, it does so a screen's worth of times at most, and margins
+// are within the screen. Write to it with [Feed].
 func Emulator(cols, rows int) *vt.Emulator {
 	t := vt.NewEmulator(cols, rows)
-	most := ansi.Param(max(cols, rows))
-	for _, f := range repeating {
-		t.RegisterCsiHandler(int(f), func(params ansi.Params) bool {
-			if len(params) > 0 && params[0].Param(0) > int(most) {
-				params[0] = most
-			}
-			return false // the terminal's own handler takes it from here
-		})
+	for _, f := range "IZX@PLMSTb" { // CSI n f does something n times
+		bound(t, f, func() int { return max(t.Width(), t.Height()) })
 	}
+	bound(t, 'r', t.Height)
+	bound(t, 's', t.Width)
 	return t
+}
+
+// bound bounds the parameters of CSI ... f. The terminal's own handler takes
+// them from there.
+func bound(t *vt.Emulator, f rune, most func() int) {
+	t.RegisterCsiHandler(int(f), func(params ansi.Params) bool {
+		for i, p := range params {
+			if p.Param(0) > most() {
+				params[i] = ansi.Param(most())
+			}
+		}
+		return false
+	})
+}
+
+// Feed writes to an emulator. Bytes over which it stumbles end what it takes of p.
+func Feed(t *vt.Emulator, p []byte) {
+	defer func() { _ = recover() }() // a bug in the emulator must not end a program that shows a screen
+	_, _ = t.Write(p)                // it takes everything
 }
 
 // screenWork bounds what it may cost to make a screen, in cells that are

@@ -125,7 +125,7 @@ func Screen(data []byte, size events.Size) string {
 			}
 		}
 	}()
-	_, _ = terminal.Write(affordable(data, cols, rows)) // It takes everything.
+	Feed(terminal, affordable(data, cols, rows))
 	screen := strings.TrimRight(terminal.String(), "\n")
 	if pipe, ok := terminal.InputPipe().(io.Closer); ok { // Its own Close races with Read.
 		_ = pipe.Close()

@@ -58,6 +58,7 @@ func TestScreenOfAFlood(t *testing.T) {
 		strings.Repeat("\x1b[L", 80_000) + "end":  "end",
 		strings.Repeat("\x1b[2J", 60_000) + "end": "end",
 		"\x1b[2147483647Xa\x1b[2147483647I\x1b[2147483647Z\x1b[2147483647b\x1b[2147483647S\x1b[2147483647L\x1b[2147483647@\x1b[Hend": "end",
+		"\x1b[1;2147483647r\x1b[999;1H\x1b[2L\x1b[3S\n\n\x1b[r\x1b[Hend":                                                             "end",
 	} {
 		if got := Screen([]byte(in), large); !strings.HasSuffix(got, want) {
 			t.Errorf("%.20q: the screen ends with %q", in, got[max(0, len(got)-20):])

@@ -105,7 +105,7 @@ func (p *recording) show(f replay.Frame) error {
 		if !p.tty {
 			text = strings.ReplaceAll(text, "\n", "\r\n")
 		}
-		_, _ = p.screen.WriteString(text) // it takes everything
+		replay.Feed(p.screen, []byte(text))
 	}
 	return nil
 }
