@@ -2,12 +2,12 @@ package producers
 
 import (
 	"bytes"
+	"crypto/sha256"
+	"encoding/binary"
 	"errors"
 	"fmt"
-	"math/rand/v2"
 	"os"
 	"os/signal"
-	"runtime"
 	"slices"
 	"strconv"
 	"strings"
@@ -88,7 +88,7 @@ func (k *kin) leave() {
 func (k *kin) start(p *process, fork func() (int, error)) error {
 	k.mu.Lock()
 	defer k.mu.Unlock()
-	unmark := mark(p)
+	unmark := mark(p.token)
 	pid, err := fork()
 	unmark()
 	if err != nil {
@@ -101,35 +101,39 @@ func (k *kin) start(p *process, fork func() (int, error)) error {
 }
 
 // A command may clear its environment, and with it the token. What it hands on to
-// its children all the same, and nobody looks at, is its timer slack, by how many
-// nanoseconds a sleep may be longer than asked. The usual one is 50 microseconds;
-// each shell gets one of its own, up to twice as long.
-const leastMark, marks = 50_001, 50_000
+// its children all the same, and nobody looks at, is its limit of file locks, which
+// Linux has not enforced since 2.6. It is a mark made of the token.
+const leastMark = 1 << 62
 
-// mark makes this thread hand the shell's mark on until unmark is called.
-func mark(p *process) (unmark func()) {
-	runtime.LockOSThread()
-	was, err := unix.PrctlRetInt(unix.PR_GET_TIMERSLACK, 0, 0, 0, 0)
-	p.mark = leastMark + rand.N(marks)
-	if err != nil || unix.Prctl(unix.PR_SET_TIMERSLACK, uintptr(p.mark), 0, 0, 0) != nil {
-		p.mark = 0 // then the token alone must do
+func markFor(token string) uint64 {
+	sum := sha256.Sum256([]byte(token))
+	return leastMark + binary.LittleEndian.Uint64(sum[:])>>2
+}
+
+// mark makes this process hand the token's mark on to what it forks, until unmark
+// is called. Where a limit forbids it, the token alone must do.
+func mark(token string) (unmark func()) {
+	var was unix.Rlimit
+	if unix.Getrlimit(unix.RLIMIT_LOCKS, &was) != nil ||
+		unix.Setrlimit(unix.RLIMIT_LOCKS, &unix.Rlimit{Cur: markFor(token), Max: was.Max}) != nil {
+		return func() {}
 	}
-	return func() {
-		if p.mark != 0 {
-			_ = unix.Prctl(unix.PR_SET_TIMERSLACK, uintptr(was), 0, 0, 0) // what worked before
-		}
-		runtime.UnlockOSThread()
-	}
+	return func() { _ = unix.Setrlimit(unix.RLIMIT_LOCKS, &was) } // it was allowed before
 }
 
 // markOf is the mark that a process bears.
-func markOf(pid int) (mark int, ok bool) {
-	b, err := os.ReadFile(fmt.Sprintf("/proc/%d/timerslack_ns", pid))
+func markOf(pid int) (mark uint64, ok bool) {
+	b, err := os.ReadFile(fmt.Sprintf("/proc/%d/limits", pid))
 	if err != nil {
 		return 0, false
 	}
-	mark, err = strconv.Atoi(strings.TrimSpace(string(b)))
-	return mark, err == nil && mark >= leastMark && mark < leastMark+marks
+	_, line, _ := bytes.Cut(b, []byte("\nMax file locks"))
+	f := bytes.Fields(line)
+	if len(f) == 0 {
+		return 0, false
+	}
+	mark, err = strconv.ParseUint(string(f[0]), 10, 64) // or it is unlimited
+	return mark, err == nil && mark >= leastMark && mark < 2*leastMark
 }
 
 func (k *kin) forget(p *process) {
@@ -210,7 +214,7 @@ func (k *kin) belongs(r relative, p *process) bool {
 		return token == p.token
 	}
 	if mark, ok := markOf(r.pid); ok {
-		return mark == p.mark
+		return mark == markFor(p.token)
 	}
 	return len(k.shells) == 1 && k.shells[p.pid] == p
 }

@@ -31,7 +31,7 @@ func TestASurvivorEndsWhatADeadServerLeft(t *testing.T) {
 	}()
 
 	v, ready := newVictim(t, dir), dir+"/ready"
-	id := v.run("env -i sh -c 'trap \"\" TERM; : >" + ready + "; sleep " + m + "; sleep " + m + "' & sleep " + m)
+	id := v.run("env -i setsid sh -c 'sleep " + m + " >/dev/null 2>&1 & exit'; env -i sh -c 'trap \"\" TERM; : >" + ready + "; sleep " + m + "; sleep " + m + "' & sleep " + m)
 	awaitFile(t, ready)
 	v.kill()
 	select {

@@ -27,14 +27,15 @@ const (
 )
 
 // endLost kills what is left of executions whose server died: processes whose
-// environment names such an execution, shells that are, by pid, start time
+// environment or mark names such an execution, shells that are, by pid, start time
 // and boot, still the ones that were recorded, and what descends from these.
 // Nobody else is touched.
 func endLost(ctx context.Context, unsettled []projections.Unsettled) {
-	dead := map[string]bool{}
+	dead, marks := map[string]bool{}, map[uint64]bool{}
 	shells := map[int]uint64{}
 	for _, u := range unsettled {
 		dead[u.Execution] = true // forked perhaps, and not recorded yet
+		marks[markFor(u.Execution)] = true
 		if u.Spawned.PID != 0 && u.Spawned.Boot == bootID() {
 			shells[u.Spawned.PID] = u.Spawned.Start
 		}
@@ -45,7 +46,7 @@ func endLost(ctx context.Context, unsettled []projections.Unsettled) {
 	spared := ancestors()
 	began := time.Now()
 	for hurry := false; time.Since(began) < lostGrace && ctx.Err() == nil; time.Sleep(2 * time.Millisecond) {
-		left, unsure := remains(dead, shells, spared, hurry)
+		left, unsure := remains(dead, marks, shells, spared, hurry)
 		hurry = true
 		if len(left) == 0 && (!unsure || time.Since(began) > unsureFor) {
 			return
@@ -60,7 +61,7 @@ func endLost(ctx context.Context, unsettled []projections.Unsettled) {
 // processes which may turn out to be such. In a hurry it kills them as it finds
 // them: what forks and exits all the time is gone by the end of the look. The first
 // look is not, since it goes by who descends from whom.
-func remains(dead map[string]bool, shells map[int]uint64, spared map[int]bool, hurry bool) (left []kinsman, unsure bool) {
+func remains(dead map[string]bool, marks map[uint64]bool, shells map[int]uint64, spared map[int]bool, hurry bool) (left []kinsman, unsure bool) {
 	entries, err := os.ReadDir("/proc")
 	if err != nil {
 		return nil, false
@@ -80,7 +81,12 @@ func remains(dead map[string]bool, shells map[int]uint64, spared map[int]bool, h
 		}
 		token, named := tokenOf(pid)
 		start, recorded := shells[pid]
-		if dead[token] || recorded && start == r.start {
+		marked := false
+		if !named { // it may have cleared its environment
+			mark, ok := markOf(pid)
+			marked = ok && marks[mark]
+		}
+		if dead[token] || marked || recorded && start == r.start {
 			doomed[pid] = r.kinsman
 			if hurry {
 				r.signal(syscall.SIGKILL)

@@ -19,7 +19,6 @@ import (
 // native is what this system needs to know of a process beside its pid.
 type native struct {
 	gone atomic.Bool // the shell was seen to have exited
-	mark int         // what it hands on to its descendants, 0 if nothing; Linux alone
 	raw  []rawStream // our ends of the pipes, until attach
 }
 

@@ -286,10 +286,10 @@ func TestM130_APidThatWasGivenAwayIsLeftAlone(t *testing.T) {
 	old := r.kinsman
 	old.start--
 	old.signal(syscall.SIGKILL)
-	if left, _ := remains(nil, map[int]uint64{old.pid: old.start}, nil, false); len(left) != 0 {
+	if left, _ := remains(nil, nil, map[int]uint64{old.pid: old.start}, nil, false); len(left) != 0 {
 		t.Errorf("taken for a process of a dead session: %v", left)
 	}
-	if left, _ := remains(nil, map[int]uint64{old.pid: r.start}, nil, false); len(left) != 1 {
+	if left, _ := remains(nil, nil, map[int]uint64{old.pid: r.start}, nil, false); len(left) != 1 {
 		t.Errorf("not found by pid and start time: %v", left)
 	}
 	if r, ok := look(old.pid); !ok || r.zombie {
