@@ -23,6 +23,7 @@ const lostGrace = 2 * time.Second
 const (
 	youngFor   = 3 * time.Second
 	unsureFor  = 500 * time.Millisecond
+	looksAfter = 5                     // looks that find nothing after one that did: a fork may have slipped through
 	tickLength = 10 * time.Millisecond // of the start times in /proc
 )
 
@@ -45,12 +46,15 @@ func endLost(ctx context.Context, unsettled []projections.Unsettled) {
 	}
 	spared := ancestors()
 	began := time.Now()
-	for hurry := false; time.Since(began) < lostGrace && ctx.Err() == nil; time.Sleep(2 * time.Millisecond) {
+	for hurry, clean := false, 0; time.Since(began) < lostGrace && ctx.Err() == nil; time.Sleep(2 * time.Millisecond) {
 		left, unsure := remains(dead, marks, shells, spared, hurry)
-		hurry = true
-		if len(left) == 0 && (!unsure || time.Since(began) > unsureFor) {
+		if clean++; len(left) > 0 {
+			clean = -looksAfter
+		}
+		if clean > 0 && (!unsure || time.Since(began) > unsureFor) {
 			return
 		}
+		hurry = true
 		for _, k := range left {
 			k.signal(syscall.SIGKILL)
 		}
