@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"iter"
 	"strings"
@@ -372,6 +373,26 @@ func TestSearch(t *testing.T) {
 		if got := c.call("search", wrong); got.Error == "" {
 			t.Errorf("%v: %+v", wrong, got)
 		}
+	}
+}
+
+// A search that ran out of time says so, however its reading ended.
+func TestSearchThatTakesTooLong(t *testing.T) {
+	s := liveServer(t, nil)
+	for name, end := range map[string]error{"silently": nil, "with an error": errors.New("the host did not answer")} {
+		s.opts.Search = func(ctx context.Context, _ replay.Query) iter.Seq2[replay.Match, error] {
+			return func(yield func(replay.Match, error) bool) {
+				if <-ctx.Done(); end != nil {
+					yield(replay.Match{}, end)
+				}
+			}
+		}
+		ctx, cancel := context.WithTimeout(t.Context(), time.Millisecond)
+		var refused *refusal
+		if r, err := s.search(ctx, &call{args: arguments{"pattern": "x"}}); !errors.As(err, &refused) {
+			t.Errorf("%s: got %s, %v", name, r.text, err)
+		}
+		cancel()
 	}
 }
 

@@ -72,8 +72,8 @@ func (s *Server) search(ctx context.Context, c *call) (reply, error) {
 	limit, size := clampInt(c.args.integer("limit", defaultMatches)), 0
 	for m, err := range s.opts.Search(ctx, q) {
 		switch {
-		case errors.Is(err, context.DeadlineExceeded):
-			return reply{}, refuse("the search took more than %v: name a process_id", maxSearch)
+		case errors.Is(ctx.Err(), context.DeadlineExceeded): // whatever the read calls it
+			return reply{}, tooLong()
 		case ctx.Err() != nil:
 			return reply{}, fmt.Errorf("searching: %w", ctx.Err())
 		case err != nil:
@@ -89,5 +89,12 @@ func (s *Server) search(ctx context.Context, c *call) (reply, error) {
 		out.Matches = append(out.Matches, found)
 		size += len(encode(found))
 	}
+	if !out.Truncated && errors.Is(ctx.Err(), context.DeadlineExceeded) {
+		return reply{}, tooLong()
+	}
 	return answer(out), nil
+}
+
+func tooLong() error {
+	return refuse("the search took more than %v: name a process_id, or a simpler pattern", maxSearch)
 }
