@@ -101,7 +101,7 @@ func (d *dialer) tryHost() error {
 	if time.Now().Before(d.hostAfter) {
 		return errors.Join(d.failed, lock.Close())
 	}
-	h, err := openHost(d.ctx, d.o, lock, d.orders)
+	h, err := openHost(d.ctx, d.o, lock, d.removed, d.orders)
 	if err == nil {
 		d.host = h
 		return nil

@@ -28,15 +28,17 @@ const (
 
 // host is the embedded server of the process that holds the host lock.
 type host struct {
-	o      Options
-	dir    stateDir
-	lock   *hostLock // reachable as long as the server runs: a finalizer would release it
-	creds  credentials
-	ns     *server.Server
-	nc     *nats.Conn // the host's own, for the streams
-	js     jetstream.JetStream
-	marker *marker // belongs to the keeper
-	noter  noter   // and this
+	o    Options
+	dir  stateDir
+	lock *hostLock // reachable as long as the server runs: a finalizer would release it
+	// removed reports whether the state directory is another one by now, or none.
+	removed func() bool
+	creds   credentials
+	ns      *server.Server
+	nc      *nats.Conn // the host's own, for the streams
+	js      jetstream.JetStream
+	marker  *marker // belongs to the keeper
+	noter   noter   // and this
 	// orders takes what the processes of the ledger ask of the host.
 	orders chan<- *nats.Msg
 	// cleanup waits for the removal of the copies that were set aside, and of
@@ -46,8 +48,8 @@ type host struct {
 
 // openHost opens the store with care and starts the server on it. The caller
 // holds the lock; on failure it still does.
-func openHost(ctx context.Context, o Options, lock *hostLock, orders chan<- *nats.Msg) (*host, error) {
-	h := &host{o: o, dir: stateDir(o.Dir), lock: lock, orders: orders}
+func openHost(ctx context.Context, o Options, lock *hostLock, removed func() bool, orders chan<- *nats.Msg) (*host, error) {
+	h := &host{o: o, dir: stateDir(o.Dir), lock: lock, removed: removed, orders: orders}
 	if err := h.open(ctx); err != nil {
 		return nil, err
 	}
@@ -173,13 +175,13 @@ func (h *host) writeEndpoint() error {
 }
 
 // signpost puts back what others need to find this host, if somebody removed or
-// spoiled it. In a directory that took the place of the host's own it does nothing.
+// spoiled it.
 func (h *host) signpost() error {
 	var ep endpoint
 	err := readJSON(h.dir.endpoint(), &ep)
 	_, keys := h.dir.readCredentials()
 	ok := err == nil && ep == h.endpoint() || err != nil && !spoiled(err)
-	if ok && !spoiled(keys) || !h.owns() {
+	if ok && !spoiled(keys) {
 		return nil
 	}
 	h.o.Logger.Warn("the ledger's endpoint or credentials are put back: somebody changed them")
@@ -190,10 +192,6 @@ func (h *host) signpost() error {
 	}
 	return h.writeEndpoint()
 }
-
-// owns reports whether the state directory is still the one that was opened: it
-// may have been removed, and another may have taken its place.
-func (h *host) owns() bool { return h.lock.dir == nil || sameFile(h.lock.dir, string(h.dir)) }
 
 // spoiled reports whether an error of reading a file means that it is gone, or
 // says something else.
@@ -354,7 +352,7 @@ func (h *host) close() error {
 func (h *host) stop() error {
 	h.cleanup.Wait()
 	h.noter.close()
-	if !h.owns() {
+	if h.removed() {
 		h.stopServer()
 		return nil
 	}

@@ -73,7 +73,7 @@ func (s *store) keep(ctx context.Context) {
 // are, and sees that the host is found. It says when to look again.
 func (s *store) lookAfter(ctx context.Context) (time.Duration, error) {
 	h := s.dial.hosting()
-	if h == nil {
+	if h == nil || h.removed() { // what has its place is another ledger
 		return keepInterval, nil
 	}
 	if !h.ns.JetStreamEnabled() { // it gave up after an error
@@ -109,6 +109,9 @@ func (s *store) obey(ctx context.Context, m *nats.Msg) error {
 			text = err.Error()
 		}
 		return errors.Join(err, m.Respond([]byte(text)))
+	}
+	if h.removed() {
+		return answer(errRemoved)
 	}
 	switch m.Subject {
 	case hostRoot + orderRoll:

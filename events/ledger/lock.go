@@ -33,7 +33,7 @@ func (d stateDir) lockHost(create bool) (*hostLock, error) {
 	if err != nil {
 		return nil, err
 	}
-	dir, err := lockDir(string(d))
+	dir, err := lockDir(string(d), lockAlone)
 	if errors.Is(err, errLocked) {
 		return nil, errors.Join(err, f.Close())
 	}

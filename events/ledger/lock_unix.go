@@ -31,10 +31,10 @@ func locked(f *os.File, how int) (*os.File, error) {
 }
 
 // lockDir locks a directory itself.
-func lockDir(path string) (*os.File, error) {
+func lockDir(path string, how int) (*os.File, error) {
 	f, err := os.Open(path)
 	if err != nil {
 		return nil, fmt.Errorf("opening lock: %w", err)
 	}
-	return locked(f, lockAlone)
+	return locked(f, how)
 }

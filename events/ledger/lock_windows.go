@@ -25,4 +25,4 @@ func locked(f *os.File, how uint32) (*os.File, error) {
 }
 
 // lockDir locks a directory itself, which Windows cannot.
-func lockDir(string) (*os.File, error) { return nil, errors.ErrUnsupported }
+func lockDir(string, uint32) (*os.File, error) { return nil, errors.ErrUnsupported }

@@ -60,6 +60,13 @@ func openRest(d stateDir) (*rest, error) {
 	if lock != nil {
 		defer func() { _ = lock.Close() }()
 	}
+	at, err := lockDir(string(d), lockTogether)
+	switch {
+	case err == nil:
+		defer func() { _ = at.Close() }()
+	case errors.Is(err, errLocked):
+		return nil, nil // by a host whose file somebody removed
+	}
 	if left, _ := filepath.Glob(d.file("aside-*")); len(left) > 0 { // the pattern is good
 		return nil, nil // of an open that was killed
 	}

@@ -1,6 +1,7 @@
 package ledger
 
 import (
+	"bytes"
 	"errors"
 	"os"
 	"path/filepath"
@@ -76,6 +77,9 @@ func TestTheHostStaysFound(t *testing.T) {
 			if err := spoil(); err != nil {
 				t.Fatal(err)
 			}
+			if reader(t, dir).resting() != nil {
+				t.Error("who only reads takes it for a ledger at rest")
+			}
 			l := open(t, dir)
 			info, err := l.Info(t.Context())
 			if err != nil || info.Role != "joined" {
@@ -106,8 +110,20 @@ func TestADirectoryThatTookAnothersPlace(t *testing.T) {
 	}
 	l := open(t, dir)
 	h := old.store.dial.hosting()
-	if err := errors.Join(h.signpost(), old.Close()); err != nil {
+	before, err := os.ReadFile(l.dir().marker())
+	if err != nil {
 		t.Fatal(err)
+	}
+	for _, order := range []string{orderRoll, orderRotate, orderRestart} {
+		if err := old.store.order(t.Context(), order, ""); err == nil {
+			t.Errorf("the old host obeyed: %s", order)
+		}
+	}
+	if err := old.Close(); err != nil {
+		t.Fatal(err)
+	}
+	if after, err := os.ReadFile(l.dir().marker()); err != nil || !bytes.Equal(before, after) {
+		t.Errorf("the list of streams was %s and is %s, %v", before, after, err)
 	}
 	var ep endpoint
 	if err := readJSON(l.dir().endpoint(), &ep); err != nil || ep.Port == h.creds.Port {
