@@ -27,6 +27,12 @@ func liveServer(t *testing.T, change func(*producers.Config)) *Server {
 	if change != nil {
 		change(&cfg)
 	}
+	s, _ := serverOn(t, newLedger(t), cfg)
+	return s
+}
+
+func newLedger(t *testing.T) *ledger.Ledger {
+	t.Helper()
 	l, err := ledger.Open(context.Background(), ledger.Options{Dir: t.TempDir(), Sync: ledger.SyncRelaxed})
 	if err != nil {
 		t.Fatalf("opening the ledger: %v", err)
@@ -36,8 +42,7 @@ func liveServer(t *testing.T, change func(*producers.Config)) *Server {
 			t.Errorf("closing the ledger: %v", err)
 		}
 	})
-	s, _ := serverOn(t, l, cfg)
-	return s
+	return l
 }
 
 // serverOn is a server with a session of its own on the ledger. end closes
@@ -305,11 +310,7 @@ func TestTerminalIsResized(t *testing.T) {
 
 // What an earlier session left can be read, and nothing else.
 func TestHandlesOfAnEarlierSession(t *testing.T) {
-	l, err := ledger.Open(context.Background(), ledger.Options{Dir: t.TempDir(), Sync: ledger.SyncRelaxed})
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { _ = l.Close() })
+	l := newLedger(t)
 	before, end := serverOn(t, l, producers.DefaultConfig())
 	first := newCaller(t, before)
 	id := first.exec("echo good; exit 4").ProcessID

@@ -14,7 +14,6 @@ import (
 	"time"
 
 	"github.com/yieldlog/yieldlog/events"
-	"github.com/yieldlog/yieldlog/events/ledger"
 	"github.com/yieldlog/yieldlog/producers"
 	"github.com/yieldlog/yieldlog/projections"
 	"github.com/yieldlog/yieldlog/replay"
@@ -75,11 +74,7 @@ func TestM10_ControlsStayVisible(t *testing.T) {
 
 // However often and in whatever way output is looked at, it is recorded once.
 func TestM08_M118_LookingRecordsNothing(t *testing.T) {
-	l, err := ledger.Open(context.Background(), ledger.Options{Dir: t.TempDir(), Sync: ledger.SyncRelaxed})
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { _ = l.Close() })
+	l := newLedger(t)
 	s, _ := serverOn(t, l, producers.DefaultConfig())
 	c := newCaller(t, s)
 	const token = "swordfish"
@@ -225,11 +220,7 @@ func TestM11_EveryCallIsInTheHistory(t *testing.T) {
 }
 
 func TestM73_ProgressIsTransient(t *testing.T) {
-	l, err := ledger.Open(context.Background(), ledger.Options{Dir: t.TempDir(), Sync: ledger.SyncRelaxed})
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { _ = l.Close() })
+	l := newLedger(t)
 	s, _ := serverOn(t, l, producers.DefaultConfig())
 	c := newCaller(t, s)
 	c.send(request(1, "tools/call", string(encode(map[string]any{
