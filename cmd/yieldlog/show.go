@@ -70,7 +70,8 @@ func foldExecution(ctx context.Context, l *ledger.Ledger, id named, at string) (
 	return p, nil
 }
 
-// printFacts prints the execution, which a live one is only now.
+// printFacts prints what is known of the execution. Of one that runs, the time so far
+// is known only now.
 func (a *app) printFacts(p projections.Process, now bool) error {
 	w := tabwriter.NewWriter(a.out, 0, 0, 2, ' ', 0)
 	fact := func(name, format string, args ...any) { fmt.Fprintf(w, "%s\t%s\n", name, fmt.Sprintf(format, args...)) }
