@@ -25,10 +25,11 @@
 //	                     who serves sinks
 //	sinks.pull           request of a sink      its answer                               with the request
 //	loan terms           loan                   nothing: they give it back               with the loan
+//	closing              pipe, execution       the end of a pipe, or a pidfd             at once
 //	lookout.start        session, LookOut       the claims of dead sessions, for a moment        at close
 //	kin.reapOrphans      program           orphans of executions that exited     with the last session
 //
-// [Session.Close] waits for those of its session.
+// [Session.Close] waits for those of its session, apart from closing.
 //
 // # Locks
 //

@@ -201,11 +201,11 @@ func (s *Session) close(ctx context.Context, reason string, order stopOrder) err
 	s.forestall("", order)
 	s.mu.Unlock()
 	defer family.leave()
-	s.unwatch()
 	s.mail.hush()
 
 	// Requests are answered to the end: what they wait for ends here.
 	err := s.endAll(ctx, order)
+	s.unwatch()
 	s.silent()
 	if order.cause == events.TermLost {
 		s.postLost()
