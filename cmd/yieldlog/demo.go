@@ -194,7 +194,7 @@ func (d *demo) recovered(ctx context.Context) (err error) {
 		return err
 	}
 	return d.app.reading(ctx, func(l *ledger.Ledger) error {
-		processes, err := foldProcesses(ctx, l, events.Filter{}, "")
+		processes, err := foldProcesses(ctx, l, events.Filter{}, moment{})
 		if err != nil {
 			return err
 		}

@@ -27,7 +27,7 @@ func newDiff(a *app) *cobra.Command {
 					if err != nil {
 						return err
 					}
-					if sides[i], err = foldExecution(c.Context(), l, id, ""); err != nil {
+					if sides[i], err = foldExecution(c.Context(), l, id, moment{}); err != nil {
 						return err
 					}
 				}

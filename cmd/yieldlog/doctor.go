@@ -75,7 +75,7 @@ func (d *diagnosis) examine(ctx context.Context, l *ledger.Ledger) error {
 		d.Trouble = append(d.Trouble, fmt.Sprintf("the ledger has %s, over its limit of %s: prune old output with yieldlog prune, or raise YIELDLOG_MAX_BYTES",
 			size(info.Bytes), size(info.MaxBytes)))
 	}
-	processes, err := foldProcesses(ctx, l, events.Filter{}, "")
+	processes, err := foldProcesses(ctx, l, events.Filter{}, moment{})
 	if err != nil {
 		return err
 	}

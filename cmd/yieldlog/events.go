@@ -55,7 +55,7 @@ body. name!=value must not hold.
 	}
 	c.Flags().BoolVarP(&follow, "follow", "f", false, "go on with what happens")
 	c.Flags().StringVar(&expr, "filter", "", "print only these, for example 'settled,outcome=failure'")
-	c.Flags().StringVar(&from, "from", "", "begin at this sequence or time, or so long ago (1h)")
+	c.Flags().StringVar(&from, "from", "", "begin at a sequence, or at "+timeHelp)
 	return c
 }
 

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"io"
 	"strings"
+	"time"
 
 	"github.com/yieldlog/yieldlog/events"
 	"github.com/yieldlog/yieldlog/events/ledger"
@@ -16,9 +17,9 @@ import (
 const excerptBytes = 64 << 10
 
 // printExcerpt prints lines of the output, of all its streams in order: those
-// from an offset on, or for a negative one the last. It is made harmless for a
-// terminal.
-func (a *app) printExcerpt(ctx context.Context, l *ledger.Ledger, p projections.Process, from int64, lines int) error {
+// from an offset on, or for a negative one the last, as far as they were there at
+// the moment until (zero: now). It is made harmless for a terminal.
+func (a *app) printExcerpt(ctx context.Context, l *ledger.Ledger, p projections.Process, from int64, lines int, until time.Time) error {
 	if lines <= 0 {
 		return nil
 	}
@@ -33,6 +34,10 @@ func (a *app) printExcerpt(ctx context.Context, l *ledger.Ledger, p projections.
 	for e, err := range l.Output(ctx, p.Session, p.Execution, from, to) {
 		if err != nil {
 			return fmt.Errorf("reading the output: %w", err)
+		}
+		// What had ended by then had printed everything, whatever its clock says.
+		if p.Settled == nil && !until.IsZero() && e.Time.After(until) {
+			break
 		}
 		if out, ok := e.Body.(events.Output); ok {
 			part = append(part, out.Data...)

@@ -32,7 +32,11 @@ reached them. Looking claims nothing.`,
 					return err
 				}
 				mailbox := projections.NewMailbox()
-				if err := runFold(c.Context(), l, events.Filter{Session: f.Session}, at, mailbox); err != nil {
+				m, err := pastMoment(c.Context(), l, at)
+				if err != nil {
+					return err
+				}
+				if err := runFold(c.Context(), l, events.Filter{Session: f.Session}, m, mailbox); err != nil {
 					return err
 				}
 				list := slices.DeleteFunc(mailbox.List("", ""), func(r projections.Record) bool {
@@ -44,7 +48,7 @@ reached them. Looking claims nothing.`,
 	}
 	c.Flags().Var(&owner, "owner", "only this owner's")
 	c.Flags().BoolVar(&unread, "unread", false, "only what did not reach its owner")
-	c.Flags().StringVar(&at, "at", "", "as it was at a sequence or a time")
+	c.Flags().StringVar(&at, "at", "", atHelp)
 	return c
 }
 

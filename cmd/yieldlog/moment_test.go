@@ -14,6 +14,10 @@ func TestParseMoment(t *testing.T) {
 		{"", moment{}},
 		{"17", moment{seq: 17}},
 		{"90m", moment{time: now.Add(-90 * time.Minute)}},
+		{"5m ago", moment{time: now.Add(-5 * time.Minute)}},
+		{"12:00", moment{time: now}},
+		{"12:00:01", moment{time: now.Add(time.Second - 24*time.Hour)}},
+		{"23:00", moment{time: time.Date(2026, 5, 3, 23, 0, 0, 0, time.UTC)}},
 		{"08:30", moment{time: time.Date(2026, 5, 4, 8, 30, 0, 0, time.UTC)}},
 		{"2026-05-03", moment{time: time.Date(2026, 5, 3, 0, 0, 0, 0, time.UTC)}},
 		{"2026-05-03 23:15", moment{time: time.Date(2026, 5, 3, 23, 15, 0, 0, time.UTC)}},
@@ -24,7 +28,7 @@ func TestParseMoment(t *testing.T) {
 			t.Errorf("%q: %v, %v; want %v", tc.in, got, err, tc.want)
 		}
 	}
-	for _, in := range []string{"0", "-1", "yesterday", "25:00"} {
+	for _, in := range []string{"0", "-1", "yesterday", "25:00", "2026-05-04 12:01", "2999-01-01"} {
 		if got, err := parseMoment(in, now); err == nil {
 			t.Errorf("%q: %v, no error", in, got)
 		}

@@ -35,38 +35,39 @@ func newPs(a *app) *cobra.Command {
 				if err != nil {
 					return err
 				}
-				// An execution that is named is shown whatever became of it.
-				list, err := selectProcesses(c.Context(), l, f, at, running, all || f.ID != "", limit)
+				m, err := pastMoment(c.Context(), l, at)
 				if err != nil {
 					return err
 				}
-				if at == "" {
+				// An execution that is named is shown whatever became of it.
+				list, err := selectProcesses(c.Context(), l, f, m, running, all || f.ID != "", limit)
+				if err != nil {
+					return err
+				}
+				if m.time.IsZero() {
 					markDead(l, list)
+					m.time = time.Now()
 				}
-				now := time.Now()
-				if m, err := parseMoment(at, now); err == nil && !m.time.IsZero() {
-					now = m.time
-				}
-				return a.printProcesses(list, now)
+				return a.printProcesses(list, m.time)
 			})
 		},
 	}
 	c.Flags().BoolVarP(&running, "running", "r", false, "only what runs")
 	c.Flags().BoolVarP(&all, "all", "a", false, "also what its agent forgot with cleanup, what was rewound, and what was refused")
 	c.Flags().IntVarP(&limit, "limit", "n", 20, "at most so many; 0 is all")
-	c.Flags().StringVar(&at, "at", "", "as it was at a sequence or a time (RFC 3339, or 15:04 of today)")
+	c.Flags().StringVar(&at, "at", "", atHelp)
 	return c
 }
 
 // selectProcesses is what ps shows. Without a moment it does not read the whole
 // ledger: the newest executions are at its end, and what runs is in a session
 // that a process holds.
-func selectProcesses(ctx context.Context, l *ledger.Ledger, f events.Filter, at string, running, all bool, limit int) ([]projections.Process, error) {
-	if at == "" && !running && !all && limit > 0 {
+func selectProcesses(ctx context.Context, l *ledger.Ledger, f events.Filter, at moment, running, all bool, limit int) ([]projections.Process, error) {
+	if at == (moment{}) && !running && !all && limit > 0 {
 		return replay.Newest(ctx, l, f, limit)
 	}
 	sessions := []events.Filter{f}
-	if at == "" && running && f == (events.Filter{}) {
+	if at == (moment{}) && running && f == (events.Filter{}) {
 		ids, err := l.Claimed()
 		if err != nil {
 			return nil, err
@@ -94,7 +95,7 @@ func selectProcesses(ctx context.Context, l *ledger.Ledger, f events.Filter, at 
 func newestFirst(a, b projections.Process) int { return cmp.Compare(b.RequestedSeq, a.RequestedSeq) }
 
 // foldProcesses is the process list, now or as it was at a sequence or time.
-func foldProcesses(ctx context.Context, l *ledger.Ledger, f events.Filter, at string) (*projections.Processes, error) {
+func foldProcesses(ctx context.Context, l *ledger.Ledger, f events.Filter, at moment) (*projections.Processes, error) {
 	processes := projections.NewProcesses()
 	if err := runFold(ctx, l, f, at, processes); err != nil {
 		return nil, err
@@ -103,16 +104,13 @@ func foldProcesses(ctx context.Context, l *ledger.Ledger, f events.Filter, at st
 }
 
 // runFold drives folds to the end, or to a sequence or time.
-func runFold(ctx context.Context, l *ledger.Ledger, f events.Filter, at string, folds ...projections.Fold) error {
-	m, err := parseMoment(at, time.Now())
-	if err != nil {
-		return usageError{err}
-	}
+func runFold(ctx context.Context, l *ledger.Ledger, f events.Filter, at moment, folds ...projections.Fold) error {
 	engine := replay.NewEngine(folds...)
-	if !m.time.IsZero() {
-		err = engine.RunUntil(ctx, l, f, m.time)
+	var err error
+	if at.seq == 0 && !at.time.IsZero() {
+		err = engine.RunUntil(ctx, l, f, at.time)
 	} else {
-		err = engine.RunTo(ctx, l, f, m.seq)
+		err = engine.RunTo(ctx, l, f, at.seq)
 	}
 	if err != nil {
 		return fmt.Errorf("reading the ledger: %w", err)

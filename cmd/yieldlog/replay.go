@@ -39,6 +39,9 @@ change the speed, q ends.`,
 				return usageError{errors.New("--speed must be above 0")}
 			}
 			return a.reading(c.Context(), func(l *ledger.Ledger) error {
+				if err := checkSeq(c.Context(), l, moment.Seq); err != nil {
+					return err
+				}
 				f, err := a.selectRecording(c.Context(), l, args)
 				if err != nil {
 					return err
@@ -50,7 +53,7 @@ change the speed, q ends.`,
 	c.Flags().Float64Var(&player.Speed, "speed", 1, "how much faster than it was")
 	c.Flags().DurationVar(&player.IdleLimit, "idle-limit", 2*time.Second, "the longest pause, as it was recorded; 0 is no limit")
 	c.Flags().BoolVar(&player.Instant, "instant", false, "without pauses")
-	c.Flags().StringVar(&from, "from", "", "play from here on, and show at once what was before: a sequence, an event's id, a time, or a time since the beginning (90s)")
+	c.Flags().StringVar(&from, "from", "", "play from here on, and show at once what was before: a sequence, an event's id, a time since the beginning (90s), or "+timeHelp)
 	return c
 }
 

@@ -23,7 +23,11 @@ func newSessions(a *app) *cobra.Command {
 		RunE: func(c *cobra.Command, _ []string) error {
 			return a.reading(c.Context(), func(l *ledger.Ledger) error {
 				sessions := projections.NewSessions()
-				if err := runFold(c.Context(), l, events.Filter{}, at, sessions); err != nil {
+				m, err := pastMoment(c.Context(), l, at)
+				if err != nil {
+					return err
+				}
+				if err := runFold(c.Context(), l, events.Filter{}, m, sessions); err != nil {
 					return err
 				}
 				list := sessions.List()
@@ -35,7 +39,7 @@ func newSessions(a *app) *cobra.Command {
 		},
 	}
 	c.Flags().IntVarP(&limit, "limit", "n", 20, "at most so many; 0 is all")
-	c.Flags().StringVar(&at, "at", "", "as it was at a sequence or a time")
+	c.Flags().StringVar(&at, "at", "", atHelp)
 	return c
 }
 

@@ -34,7 +34,11 @@ func newShow(a *app) *cobra.Command {
 				if err != nil {
 					return err
 				}
-				p, err := foldExecution(c.Context(), l, id, at)
+				m, err := pastMoment(c.Context(), l, at)
+				if err != nil {
+					return err
+				}
+				p, err := foldExecution(c.Context(), l, id, m)
 				if err != nil {
 					return err
 				}
@@ -48,17 +52,17 @@ func newShow(a *app) *cobra.Command {
 				if err := a.printFacts(p, at == ""); err != nil {
 					return err
 				}
-				return a.printExcerpt(c.Context(), l, p, offset, tail)
+				return a.printExcerpt(c.Context(), l, p, offset, tail, m.time)
 			})
 		},
 	}
 	c.Flags().IntVarP(&tail, "lines", "n", 20, "so many lines of the output; 0 is none")
-	c.Flags().StringVar(&at, "at", "", "as it was at a sequence or a time")
+	c.Flags().StringVar(&at, "at", "", atHelp)
 	return c
 }
 
 // foldExecution is one execution's facts, now or as they were.
-func foldExecution(ctx context.Context, l *ledger.Ledger, id named, at string) (projections.Process, error) {
+func foldExecution(ctx context.Context, l *ledger.Ledger, id named, at moment) (projections.Process, error) {
 	processes, err := foldProcesses(ctx, l, events.Filter{Session: id.session, ID: id.execution}, at)
 	if err != nil {
 		return projections.Process{}, err

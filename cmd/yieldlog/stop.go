@@ -59,7 +59,7 @@ func stopTargets(ctx context.Context, l *ledger.Ledger, args []string, owner str
 		}
 		f = events.Filter{Session: id.session, ID: id.execution}
 	}
-	processes, err := foldProcesses(ctx, l, f, "")
+	processes, err := foldProcesses(ctx, l, f, moment{})
 	if err != nil {
 		return nil, err
 	}
@@ -132,7 +132,7 @@ func stopOne(ctx context.Context, l *ledger.Ledger, p projections.Process, o pro
 // request may arrive twice.
 func stoppedMeanwhile(ctx context.Context, l *ledger.Ledger, p projections.Process, s stopped) stopped {
 	s.Status = ""
-	now, err := foldExecution(ctx, l, named{p.Session, p.Execution}, "")
+	now, err := foldExecution(ctx, l, named{p.Session, p.Execution}, moment{})
 	switch {
 	case err != nil:
 		s.Error = err.Error()
