@@ -8,6 +8,7 @@ import (
 	"go/token"
 	"os"
 	"reflect"
+	"regexp"
 	"strings"
 	"testing"
 
@@ -118,8 +119,12 @@ func fieldComments(comments map[string]string, typ string, s *ast.StructType) {
 	}
 }
 
+// docLink is a link of a Go comment, unlike the beginning of an interval.
+var docLink = regexp.MustCompile(`\[([\w.]+)\]`)
+
 func joinLines(g *ast.CommentGroup) string {
-	return strings.NewReplacer("[", "", "]", "", "|", "\\|").Replace(strings.Join(strings.Fields(g.Text()), " "))
+	text := docLink.ReplaceAllString(strings.Join(strings.Fields(g.Text()), " "), "$1")
+	return strings.ReplaceAll(text, "|", "\\|")
 }
 
 // checkGenerated demands that everything below the line that starts with
