@@ -21,11 +21,13 @@ type Processes struct {
 	// early holds executions of which only output is known as yet.
 	early map[string]*process
 	terms dictionary
+	// ends counts what is listed and has ended, by word.
+	ends map[string]int
 }
 
 // NewProcesses returns an empty fold.
 func NewProcesses() *Processes {
-	return &Processes{index: map[string]int32{}, live: map[int]*process{}, early: map[string]*process{}}
+	return &Processes{index: map[string]int32{}, live: map[int]*process{}, early: map[string]*process{}, ends: map[string]int{}}
 }
 
 // Get returns an execution, also one that is not listed any more.
@@ -64,6 +66,21 @@ func (p *Processes) Everything() iter.Seq[Process] {
 
 // List is All as a slice.
 func (p *Processes) List() []Process { return slices.Collect(p.All()) }
+
+// Ends counts the listed executions that have ended, by [Word]; the lost ones
+// are apart, under "lost".
+func (p *Processes) Ends() map[string]int { return maps.Clone(p.ends) }
+
+// tally adds n to the count that an execution belongs to, if it does to any.
+func (p *Processes) tally(v *process, n int) {
+	switch {
+	case v.Settled == nil || !v.Listed():
+	case v.Settled.Status == events.StatusLost:
+		p.ends[string(events.StatusLost)] += n
+	default:
+		p.ends[Word(*v.Settled)] += n
+	}
+}
 
 // Live lists the executions that have not ended, the newest first.
 func (p *Processes) Live() []Process {
@@ -134,7 +151,9 @@ func (p *Processes) Apply(e events.Event) {
 	if e.Class() == events.ClassExecution {
 		i := p.find(e)
 		v := p.load(i)
+		p.tally(v, -1)
 		v.apply(e)
+		p.tally(v, 1)
 		p.store(i, v)
 	}
 }
@@ -166,6 +185,7 @@ func (p *Processes) rewind(session string, to uint64) {
 			return // and so are all before it
 		}
 		if v.Session == session && !v.Rewound {
+			p.tally(v, -1)
 			v.Rewound = true
 			p.store(i, v)
 		}

@@ -212,14 +212,26 @@ func addAgent(agents []agent, p projections.Process) []agent {
 
 // recent lists a page of what has ended, the newest first.
 func (s *Server) recent(sc *look.Scene, q Query, now time.Time) list {
-	v := list{Q: q, Page: q.Page, Chips: chips(sc, q)}
+	v := list{Q: q, Page: q.Page}
+	ends, narrowed := sc.Processes.Ends(), q.narrowed()
+	if narrowed {
+		ends = map[string]int{}
+	}
+	v.Chips = chips(ends, q)
 	seen := 0
 	for p := range sc.Processes.All() {
 		if seen++; seen > searchRows {
 			v.Capped = true
 			break
 		}
-		if p.Live() || (q.Pinned && p.Execution == q.Open) || !q.selects(p) {
+		if p.Live() || (q.Pinned && p.Execution == q.Open) || !q.within(p) {
+			continue
+		}
+		m := look.MarkOf(p)
+		if narrowed {
+			ends[m.Word]++
+		}
+		if !q.shows(m) {
 			continue
 		}
 		if !q.Any() && v.Total == q.Page*pageRows {
@@ -232,19 +244,31 @@ func (s *Server) recent(sc *look.Scene, q Query, now time.Time) list {
 			v.Rows = append(v.Rows, r)
 		}
 	}
+	if narrowed {
+		v.Chips = chips(ends, q)
+	}
 	v.Pages = max((v.Total+pageRows-1)/pageRows, 1)
 	return v
 }
 
 // selects reports whether the list shows an ended execution.
-func (q Query) selects(p projections.Process) bool {
+func (q Query) selects(p projections.Process) bool { return q.within(p) && q.shows(look.MarkOf(p)) }
+
+// narrowed reports whether the list is of some executions, whatever their end.
+// A search in output looks at too few to count.
+func (q Query) narrowed() bool {
+	return q.Owner != "" || q.Session != "" || (q.Text != "" && !q.Deep)
+}
+
+// shows reports whether the list shows what ended so.
+func (q Query) shows(m look.Mark) bool {
+	return q.Show == "" || m.Class == q.Show || (q.Show == "trouble" && m.Trouble())
+}
+
+// within reports whether an execution is among those that the list is of.
+func (q Query) within(p projections.Process) bool {
 	if (q.Owner != "" && p.Owner != q.Owner) || (q.Session != "" && p.Session != q.Session) {
 		return false
-	}
-	if q.Show != "" {
-		if m := look.MarkOf(p); m.Class != q.Show && (q.Show != "trouble" || !m.Trouble()) {
-			return false
-		}
 	}
 	return q.Text == "" || q.Deep || matches(p, q.Text)
 }
@@ -260,18 +284,15 @@ func matches(p projections.Process, text string) bool {
 	return false
 }
 
-// chips counts the ends of all sessions.
-func chips(sc *look.Scene, q Query) []chip {
-	var done, failed, stopped, late int
-	for _, s := range sc.Sessions.List() {
-		done, failed, stopped, late = done+s.Completed, failed+s.Failed, stopped+s.Stopped, late+s.TimedOut
+// chips are the choices, with what each of them lists.
+func chips(ends map[string]int, q Query) []chip {
+	all := 0
+	for _, n := range ends {
+		all += n
 	}
-	c := []chip{
-		{Show: "", Text: "All", Count: done + failed + stopped + late},
-		{Show: "failed", Text: "Failed", Count: failed},
-		{Show: "timed-out", Text: "Timed out", Count: late},
-		{Show: "stopped", Text: "Stopped", Count: stopped},
-		{Show: "completed", Text: "Completed", Count: done},
+	c := []chip{{Text: "All", Count: all}}
+	for _, m := range []look.Mark{look.MarkFailed, look.MarkTimedOut, look.MarkStopped, look.MarkCompleted} {
+		c = append(c, chip{Show: m.Class, Text: strings.ToUpper(m.Word[:1]) + m.Word[1:], Count: ends[m.Word]})
 	}
 	for i := range c {
 		c[i].Chosen = c[i].Show == q.Show

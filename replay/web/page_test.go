@@ -6,10 +6,13 @@ import (
 	"fmt"
 	"net/http"
 	"net/url"
+	"regexp"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
 
+	"github.com/yieldlog/yieldlog/events"
 	"github.com/yieldlog/yieldlog/replay"
 	"github.com/yieldlog/yieldlog/replay/look/looktest"
 )
@@ -70,6 +73,55 @@ func TestM81_M91_EveryPageShowsTheNight(t *testing.T) {
 	}
 	if code, _ := get(t, c, s.base()+"/x/NONE"); code != http.StatusNotFound {
 		t.Errorf("an unknown execution answers %d", code)
+	}
+}
+
+// The choices among the ended executions say how many each of them lists, also
+// when a cleanup, a rewind or a narrower list leaves some out.
+func TestEveryChoiceCountsWhatItLists(t *testing.T) {
+	l := looktest.Open(t)
+	b := looktest.NewBook(t, l, time.Now().Add(-time.Hour))
+	end := func(owner string, code int) *looktest.Run {
+		r := b.Start(owner, "", "make")
+		r.Exit(code)
+		return r
+	}
+	forgotten := end("/root", 1)
+	end("/root/reviewer", 1)
+	for range 3 {
+		end("/root", 0)
+	}
+	b.Start("/root", "", "sleep 600").Settle(events.Settled{Status: events.StatusLost, Termination: events.TermLost})
+	to := b.Sync()
+	end("/root", 0)
+	b.Sync()
+	for subject, body := range map[string]events.Body{
+		forgotten.ID: events.Pruned{Reason: "cleanup"}, b.Session: events.Rewound{To: to},
+	} {
+		if _, err := l.Append(t.Context(), events.Event{Session: b.Session, Subject: subject, Time: b.Clock, Body: body}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	s := serve(t, Options{Ledger: l})
+	c := enter(t, s)
+	chip := regexp.MustCompile(`class="chip is-([a-z-]*)">[A-Z][a-z ]+ <span class="n">(\d+)<`)
+	for within, want := range map[string]string{
+		"":                          " 5, failed 1, timed-out 0, stopped 0, completed 3",
+		"&owner=%2Froot":            " 4, failed 0, timed-out 0, stopped 0, completed 3",
+		"&owner=%2Froot%2Freviewer": " 1, failed 1, timed-out 0, stopped 0, completed 0",
+	} {
+		_, page := get(t, c, s.base()+"/?"+within)
+		var counts []string
+		for _, m := range chip.FindAllStringSubmatch(page, -1) {
+			counts = append(counts, m[1]+" "+m[2])
+			_, chosen := get(t, c, s.base()+"/?show="+m[1]+within)
+			if n := strings.Count(chosen, `aria-expanded="false"`); strconv.Itoa(n) != m[2] {
+				t.Errorf("%q lists %d of %q, and says %s", m[1], n, within, m[2])
+			}
+		}
+		if got := strings.Join(counts, ", "); got != want {
+			t.Errorf("the choices of %q are %q, not %q", within, got, want)
+		}
 	}
 }
 
