@@ -186,7 +186,7 @@ func TestCockpitOnARealTerminal(t *testing.T) {
 	v.press("o")
 	v.see("TestCheckout", "checkout_test.go:88", "g G ends")
 	v.press("q")
-	v.see("? help")
+	v.see("? help", "!TestCheckout") // as it was before
 	v.press("p")
 	v.see("space pause", "TestCheckout", "end")
 	v.picture("cockpit-replay")

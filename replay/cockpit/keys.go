@@ -55,7 +55,7 @@ func (m *model) listKey(k tea.KeyMsg) (tea.Model, tea.Cmd) {
 		if !full {
 			return m, tea.Quit
 		}
-		m.mode = modeList
+		m.closeFull()
 	case "esc":
 		m.escape(full)
 	case "j", "down":
@@ -95,7 +95,7 @@ func (m *model) listKey(k tea.KeyMsg) (tea.Model, tea.Cmd) {
 func (m *model) escape(full bool) {
 	switch {
 	case full:
-		m.mode = modeList
+		m.closeFull()
 	case m.open != "":
 		m.openRow("")
 	default:
@@ -151,14 +151,23 @@ func (m *model) openRow(id string) {
 
 func (m *model) openFull(full bool) {
 	if full {
-		m.mode = modeList
+		m.closeFull()
 		return
 	}
+	m.before = m.open
 	if m.open != m.selected {
 		m.openRow(m.selected)
 	}
 	if m.open != "" {
 		m.mode = modeFull
+	}
+}
+
+// closeFull goes back to the list as it was.
+func (m *model) closeFull() {
+	m.mode = modeList
+	if m.open != m.before {
+		m.openRow(m.before)
 	}
 }
 

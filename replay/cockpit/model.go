@@ -42,8 +42,10 @@ type model struct {
 	// selected is the execution that the cursor is on, open the one whose
 	// inspector is open, or "".
 	selected, open string
-	inspector      *look.Inspector
-	output         []string
+	// before is what was open before the full view.
+	before    string
+	inspector *look.Inspector
+	output    []string
 	// end is the length of the output that was read.
 	end int64
 	// scroll is how many lines of output are below what is shown; 0 follows.
