@@ -92,6 +92,8 @@ type Row struct {
 	Since time.Time
 	Ended time.Time
 	Took  time.Duration
+	// Ran says that it was started.
+	Ran bool
 	// Note is a fact beside the state: its exit code, its place in the queue,
 	// or that it has been quiet.
 	Note string
@@ -112,7 +114,7 @@ func NewRow(p projections.Process, now time.Time) Row {
 		r.Title, r.Command = r.Command, ""
 	}
 	if !p.SpawnedAt.IsZero() {
-		r.Since = p.SpawnedAt
+		r.Since, r.Ran = p.SpawnedAt, true
 	}
 	r.Note = note(p, now)
 	return r

@@ -111,6 +111,7 @@ func TestEveryChoiceCountsWhatItLists(t *testing.T) {
 		"&owner=%2Froot%2Freviewer": " 1, failed 1, timed-out 0, stopped 0, completed 0",
 	} {
 		_, page := get(t, c, s.base()+"/?"+within)
+		mustHave(t, page, `class="took">0.0s`) // though it took less than a millisecond
 		var counts []string
 		for _, m := range chip.FindAllStringSubmatch(page, -1) {
 			counts = append(counts, m[1]+" "+m[2])
