@@ -71,6 +71,18 @@ type Process struct {
 // Span is the output offsets [From, To).
 type Span struct{ From, To int64 }
 
+// PrunedIn counts the bytes of [from, to) that were deleted on purpose; to < 0
+// means the end.
+func (p Process) PrunedIn(from, to int64) (n int64) {
+	for _, s := range p.Pruned {
+		if to >= 0 {
+			s.To = min(s.To, to)
+		}
+		n += max(s.To-max(s.From, from), 0)
+	}
+	return n
+}
+
 // Live reports whether the execution has not ended.
 func (p Process) Live() bool { return p.State != StateCompleted }
 

@@ -8,7 +8,6 @@ import (
 	"hash"
 	"strconv"
 	"strings"
-	"time"
 
 	"github.com/rogpeppe/go-internal/diff"
 
@@ -28,9 +27,12 @@ type Comparison struct {
 	Facts []Difference `json:"facts"`
 	// Streams lists the output streams that differ.
 	Streams []StreamDifference `json:"streams"`
-	// DurationA and DurationB are how long they took.
-	DurationA time.Duration `json:"duration_a"`
-	DurationB time.Duration `json:"duration_b"`
+	// PrunedA and PrunedB count the bytes that were pruned, which cannot be compared.
+	PrunedA int64 `json:"pruned_a,omitempty"`
+	PrunedB int64 `json:"pruned_b,omitempty"`
+	// DurationA and DurationB are how long they took, in milliseconds.
+	DurationA int64 `json:"duration_a_ms"`
+	DurationB int64 `json:"duration_b_ms"`
 }
 
 // Difference is a fact that differs.
@@ -55,7 +57,11 @@ func (c Comparison) Same() bool { return len(c.Facts) == 0 && len(c.Streams) == 
 
 // Compare compares the facts and the output of two executions.
 func Compare(ctx context.Context, src Outputs, a, b projections.Process) (Comparison, error) {
-	c := Comparison{A: a.Execution, B: b.Execution, DurationA: a.Duration(), DurationB: b.Duration()}
+	c := Comparison{
+		A: a.Execution, B: b.Execution, Facts: []Difference{}, Streams: []StreamDifference{},
+		PrunedA: a.PrunedIn(0, -1), PrunedB: b.PrunedIn(0, -1),
+		DurationA: a.Duration().Milliseconds(), DurationB: b.Duration().Milliseconds(),
+	}
 	factsA, factsB := comparedFacts(a), comparedFacts(b)
 	for i, f := range factsA {
 		if g := factsB[i]; f.A != g.A {

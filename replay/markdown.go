@@ -112,6 +112,9 @@ func (m *reporter) output(p projections.Process) {
 	if m.err != nil || p.SpawnedAt.IsZero() {
 		return
 	}
+	if n := p.PrunedIn(0, -1); n > 0 {
+		m.printf("%d bytes were pruned.\n\n", n)
+	}
 	page, err := ReadPage(m.ctx, m.src, p.Session, p.Execution, PageRequest{HeadTail: true, Limit: previewBytes, Final: true})
 	if err != nil {
 		m.err = err

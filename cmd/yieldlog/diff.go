@@ -49,7 +49,10 @@ func (a *app) printComparison(c replay.Comparison) error {
 	} else {
 		w := tabwriter.NewWriter(a.out, 0, 0, 2, ' ', 0)
 		fmt.Fprintf(w, "\t%s\t%s\n", shortID(c.A), shortID(c.B))
-		fmt.Fprintf(w, "took\t%s\t%s\n", duration(c.DurationA), duration(c.DurationB))
+		fmt.Fprintf(w, "took\t%s\t%s\n", millis(c.DurationA), millis(c.DurationB))
+		if c.PrunedA+c.PrunedB > 0 {
+			fmt.Fprintf(w, "output pruned\t%s\t%s\n", size(c.PrunedA), size(c.PrunedB))
+		}
 		for _, d := range c.Facts {
 			fmt.Fprintf(w, "%s\t%s\t%s\n", d.Fact, oneLine(d.A, 60), oneLine(d.B, 60))
 		}

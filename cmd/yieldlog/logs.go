@@ -40,6 +40,9 @@ ID@OFFSET, as yieldlog grep prints it, begins at that byte. To interrupt
 				if err != nil {
 					return err
 				}
+				if err := a.tellPruned(ctx, l, events.Filter{Session: id.session, ID: id.execution}, from); err != nil {
+					return err
+				}
 				p := &printer{ledger: l, id: id, out: a.out, err: a.err, next: from}
 				if !follow {
 					return p.catchUp(ctx)
@@ -51,6 +54,23 @@ ID@OFFSET, as yieldlog grep prints it, begins at that byte. To interrupt
 	c.Flags().BoolVarP(&follow, "follow", "f", false, "go on until the execution ends")
 	c.Flags().Int64Var(&from, "from", 0, "begin at this byte")
 	return c
+}
+
+// tellPruned says on stderr how much of the output that the filter selects, from
+// an offset on, was pruned and cannot be printed.
+func (a *app) tellPruned(ctx context.Context, l *ledger.Ledger, f events.Filter, from int64) error {
+	processes, err := foldProcesses(ctx, l, f, moment{})
+	if err != nil {
+		return err
+	}
+	var n int64
+	for p := range processes.Everything() {
+		n += p.PrunedIn(from, -1)
+	}
+	if n > 0 {
+		fmt.Fprintf(a.err, "yieldlog: %s of the output were pruned\n", size(n))
+	}
+	return nil
 }
 
 // A printer prints the output of one execution, from the ledger.

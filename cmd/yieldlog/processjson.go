@@ -32,6 +32,8 @@ type processLine struct {
 	OutputBytes int64              `json:"output_bytes"`
 	StdoutBytes int64              `json:"stdout_bytes"`
 	StderrBytes int64              `json:"stderr_bytes"`
+	// PrunedBytes counts those of OutputBytes that were deleted on purpose.
+	PrunedBytes int64 `json:"pruned_bytes,omitempty"`
 	// TTY is its terminal, if it has one, and TTYBytes what that showed.
 	TTY       *events.Size `json:"tty,omitempty"`
 	TTYBytes  int64        `json:"tty_bytes,omitempty"`
@@ -44,7 +46,7 @@ func jsonProcess(p projections.Process) processLine {
 		Name: p.Requested.Name, Command: p.Requested.Command, Cwd: p.Requested.Cwd,
 		State: p.State, Status: p.Status,
 		RequestedAt: p.RequestedAt, StartedAt: p.SpawnedAt, EndedAt: p.EndedAt, DurationMS: p.Duration().Milliseconds(),
-		Yielded: p.Yielded, OutputBytes: p.Offset, StdoutBytes: p.StdoutBytes, StderrBytes: p.StderrBytes,
+		Yielded: p.Yielded, OutputBytes: p.Offset, StdoutBytes: p.StdoutBytes, StderrBytes: p.StderrBytes, PrunedBytes: p.PrunedIn(0, -1),
 		TTYBytes: p.TTYBytes, Anomalies: p.Anomalies,
 	}
 	if p.Requested.TTY != nil {

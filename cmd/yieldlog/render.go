@@ -52,6 +52,11 @@ func (a *app) render(ctx context.Context, args []string, name, file string) erro
 		if err != nil {
 			return err
 		}
+		if name == "text" { // the other formats hold the facts
+			if err := a.tellPruned(ctx, l, f, 0); err != nil {
+				return err
+			}
+		}
 		return a.writeFile(file, func(w io.Writer) error { return write(ctx, w, l, f) })
 	})
 }

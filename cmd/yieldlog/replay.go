@@ -46,6 +46,9 @@ change the speed, q ends.`,
 				if err != nil {
 					return err
 				}
+				if err := a.tellPruned(c.Context(), l, f, 0); err != nil {
+					return err
+				}
 				return a.play(c.Context(), l, f, &player)
 			})
 		},

@@ -107,6 +107,9 @@ func (a *app) printFacts(p projections.Process, now bool) error {
 	} else if now && p.State == projections.StateRunning {
 		fact("took", "%s so far", took(p, time.Now()))
 	}
+	if n := p.PrunedIn(0, -1); n > 0 {
+		fact("pruned", "%s of the output", size(n))
+	}
 	for _, anomaly := range p.Anomalies {
 		fact("anomaly", "%s", anomaly)
 	}

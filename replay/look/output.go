@@ -58,6 +58,7 @@ func ReadOutput(ctx context.Context, l *ledger.Ledger, p projections.Process, fr
 		runs = appendRun(runs, c)
 		o.To = c.End()
 	}
+	o.Gone += p.PrunedIn(o.To, to) // at the end
 	o.End = max(o.End, o.To)
 	for i, r := range runs {
 		if i == 0 && o.From > 0 {

@@ -50,6 +50,9 @@ func (c *Call) markdown(b *bufio.Writer) {
 	if c.Command != "" {
 		fmt.Fprint(b, fence("sh", c.FullCommand))
 	}
+	if n := c.Pruned(); n > 0 {
+		fmt.Fprintf(b, "\n%s were pruned\n", look.Bytes(n))
+	}
 	if c.Shown() {
 		text := c.Head.Text()
 		if c.Omitted > 0 {

@@ -150,7 +150,7 @@ func (c *Call) read(ctx context.Context, l *ledger.Ledger, share int64) (err err
 		if share > 0 {
 			c.Head, err = look.ReadOutput(ctx, l, c.process, 0, -1, time.Time{})
 		} else {
-			c.Omitted = size
+			c.Omitted = size - c.Pruned()
 		}
 		c.trim(share)
 		return err
@@ -159,7 +159,9 @@ func (c *Call) read(ctx context.Context, l *ledger.Ledger, share int64) (err err
 		return err
 	}
 	c.Tail, err = look.ReadTail(ctx, l, c.process, share*3/4, time.Time{})
-	c.Omitted = max(c.Tail.From-c.Head.To, 0)
+	if between := c.Tail.From - c.Head.To; between > 0 {
+		c.Omitted = between - c.process.PrunedIn(c.Head.To, c.Tail.From)
+	}
 	c.trim(share)
 	return err
 }
@@ -211,6 +213,9 @@ func (r *Report) fillCasts(ctx context.Context, l *ledger.Ledger) error {
 	}
 	return nil
 }
+
+// Pruned counts the bytes of output that were deleted on purpose.
+func (c *Call) Pruned() int64 { return c.process.PrunedIn(0, -1) }
 
 // Shown reports whether the report holds any of the output.
 func (c *Call) Shown() bool { return !c.Head.Empty() || !c.Tail.Empty() }
