@@ -7,6 +7,7 @@ import (
 	"iter"
 	"slices"
 	"strconv"
+	"strings"
 	"time"
 
 	"github.com/yieldlog/yieldlog/events"
@@ -24,8 +25,8 @@ type Query struct {
 	Session, Owner, Execution string
 	// Since and Until bound when a command was asked for, or a line written.
 	Since, Until time.Time
-	// Outcome is how the execution ended: an outcome, a status, or the word of
-	// its notice, such as failed.
+	// Outcome is how the execution ended, one of Outcomes: an outcome, a status,
+	// or the word of its notice, such as failed.
 	Outcome string
 
 	// Context is the number of lines to show before and after each match.
@@ -41,7 +42,7 @@ var Outcomes = []string{
 	string(events.OutcomeSuccess), string(events.OutcomeFailure), string(events.OutcomeNoMatch),
 	string(events.OutcomeDifferent), string(events.OutcomeFalse),
 	string(events.StatusRunning), string(events.StatusCompleted), string(events.StatusFailed),
-	string(events.StatusStopped), string(events.StatusTimedOut), string(events.StatusLost), projections.WordTimedOut,
+	string(events.StatusStopped), string(events.StatusTimedOut), string(events.StatusLost),
 }
 
 // Match is one line that matches: of an output, or of a command.
@@ -136,7 +137,7 @@ func (q Query) selects(p projections.Process) bool {
 		return q.Outcome == string(p.Status)
 	}
 	s := p.Settled
-	return q.Outcome == string(s.Outcome) || q.Outcome == string(s.Status) || q.Outcome == projections.Word(*s)
+	return q.Outcome == string(s.Outcome) || q.Outcome == string(s.Status) || q.Outcome == strings.ReplaceAll(projections.Word(*s), " ", "_")
 }
 
 // within reports whether a line's time is asked for.

@@ -34,6 +34,7 @@ The exit code is 3 when nothing matches.`,
 		Args: usageArgs(cobra.ExactArgs(1)),
 		RunE: func(c *cobra.Command, args []string) (err error) {
 			q.Pattern, q.Owner = args[0], string(owner)
+			q.Outcome = strings.ReplaceAll(q.Outcome, " ", "_") // ps says "timed out"
 			if q.Outcome != "" && !slices.Contains(replay.Outcomes, q.Outcome) {
 				return usageError{fmt.Errorf("--outcome %q is no way to end: give one of %s", q.Outcome, strings.Join(replay.Outcomes, ", "))}
 			}
