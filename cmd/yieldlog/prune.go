@@ -4,6 +4,9 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math"
+	"strconv"
+	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -15,8 +18,8 @@ import (
 
 func newPrune(a *app) *cobra.Command {
 	var (
-		older time.Duration
-		most  int64
+		older age
+		most  byteCount
 	)
 	c := &cobra.Command{
 		Use:   "prune",
@@ -31,10 +34,10 @@ itself before the ledger reaches its size limit (see yieldlog config).`,
 				return usageError{errors.New("give --older-than or --to-bytes")}
 			}
 			return a.writing(c.Context(), func(l *ledger.Ledger) error {
-				prune := func() (ledger.PruneReport, error) { return l.Prune(c.Context(), most, "asked", notePruned(l)) }
+				prune := func() (ledger.PruneReport, error) { return l.Prune(c.Context(), int64(most), "asked", notePruned(l)) }
 				if c.Flags().Changed("older-than") {
 					prune = func() (ledger.PruneReport, error) {
-						return l.PruneBefore(c.Context(), time.Now().Add(-older), "asked", notePruned(l))
+						return l.PruneBefore(c.Context(), time.Now().Add(-time.Duration(older)), "asked", notePruned(l))
 					}
 				}
 				r, err := prune()
@@ -45,8 +48,8 @@ itself before the ledger reaches its size limit (see yieldlog config).`,
 			})
 		},
 	}
-	c.Flags().DurationVar(&older, "older-than", 0, "delete output that is older, for example 720h")
-	c.Flags().Int64Var(&most, "to-bytes", 0, "delete until the ledger has at most so many bytes")
+	c.Flags().Var(&older, "older-than", "delete output that is older, for example 30d or 12h")
+	c.Flags().Var(&most, "to-bytes", "delete until the ledger has at most so many bytes, for example 500MB or 2GiB")
 	return c
 }
 
@@ -54,8 +57,72 @@ func (a *app) printPruned(r ledger.PruneReport) error {
 	if a.json {
 		return a.printJSON("pruned", r)
 	}
-	_, err := fmt.Fprintf(a.out, "deleted %s of output, of %d executions\n", size(r.Bytes), r.Executions)
+	_, err := fmt.Fprintf(a.out, "deleted %s of output, of %s\n", size(r.Bytes), counted(r.Executions, "execution"))
 	return err
+}
+
+// age is the value of a flag: a duration that may be in days.
+type age time.Duration
+
+func (g *age) String() string { return time.Duration(*g).String() }
+func (g *age) Type() string   { return "duration" } //nolint:revive // pflag.Value
+
+// Set implements pflag.Value.
+func (g *age) Set(s string) error {
+	d, err := time.ParseDuration(s)
+	if number, ok := strings.CutSuffix(s, "d"); ok {
+		var days float64
+		days, err = strconv.ParseFloat(number, 64)
+		// More than a century is more than a duration holds, sooner or later.
+		if d = time.Duration(days * 24 * float64(time.Hour)); !(math.Abs(days) <= 36500) {
+			err = strconv.ErrRange
+		}
+	}
+	if err != nil {
+		return errors.New("an age is a number with its unit, such as 7d, 12h or 1h30m")
+	}
+	*g = age(d)
+	return nil
+}
+
+// byteCount is the value of a flag: a number of bytes that may have a unit.
+type byteCount int64
+
+// byteUnits are the units of a byteCount; a shorter one comes after those that end in it.
+var byteUnits = []struct {
+	name  string
+	bytes int64
+}{
+	{"kb", 1e3},
+	{"mb", 1e6},
+	{"gb", 1e9},
+	{"tb", 1e12},
+	{"kib", 1 << 10},
+	{"mib", 1 << 20},
+	{"gib", 1 << 30},
+	{"tib", 1 << 40},
+	{"b", 1},
+	{"", 1},
+}
+
+func (n *byteCount) String() string { return strconv.FormatInt(int64(*n), 10) }
+func (n *byteCount) Type() string   { return "bytes" } //nolint:revive // pflag.Value
+
+// Set implements pflag.Value.
+func (n *byteCount) Set(s string) error {
+	for _, unit := range byteUnits {
+		number, ok := strings.CutSuffix(strings.ToLower(s), unit.name)
+		if !ok {
+			continue
+		}
+		v, err := strconv.ParseFloat(strings.TrimSpace(number), 64)
+		if err != nil || !(v >= 0 && v*float64(unit.bytes) < math.MaxInt64) {
+			break
+		}
+		*n = byteCount(v * float64(unit.bytes))
+		return nil
+	}
+	return errors.New("a size is a number of bytes, or has a unit: kB, MB, GB, KiB, MiB or GiB")
 }
 
 // notePruned records what is pruned through the session that it belongs to.
