@@ -111,6 +111,12 @@ func (e *execution) stop(ctx context.Context, o StopOptions, cause events.Termin
 	return StopResult{Stopped: status == events.StatusStopped, Signal: signalName(order.signal), Status: status, Seq: r.Seq}, err
 }
 
+// Check refuses options that stop nothing, wherever they are sent.
+func (o StopOptions) Check() error {
+	_, err := o.order("")
+	return err
+}
+
 // order is the options as an order.
 func (o StopOptions) order(cause events.Termination) (stopOrder, error) {
 	sig := syscall.SIGTERM

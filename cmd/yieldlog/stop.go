@@ -32,6 +32,9 @@ process tree, SIGKILL after --force-after, and records both.`,
 			if all == (len(args) == 1) {
 				return usageError{errors.New("name an execution or a session, or give --all")}
 			}
+			if err := o.Check(); err != nil {
+				return usageError{err}
+			}
 			o.ForceAfter = max(o.ForceAfter, time.Nanosecond) // 0 is at once, and to a session the default
 			return a.reading(c.Context(), func(l *ledger.Ledger) error {
 				targets, err := stopTargets(c.Context(), l, args, string(owner))
