@@ -89,7 +89,7 @@ type exit struct {
 var exits = []exit{
 	{0, "ok", "success", func(err error) bool { return err == nil || errors.Is(err, syscall.EPIPE) }},
 	{2, "usage", "wrong flags, arguments or settings", func(err error) bool { return errors.As(err, new(usageError)) }},
-	{3, "not_found", "no such session or execution, or the id is ambiguous", func(err error) bool {
+	{3, "not_found", "no such session or execution, the id is ambiguous, or grep found nothing", func(err error) bool {
 		return errors.Is(err, errNotFound) || errors.Is(err, errAmbiguous)
 	}},
 	{4, "no_ledger", "the state directory holds no ledger", func(err error) bool {
@@ -97,7 +97,7 @@ var exits = []exit{
 	}},
 	{5, "findings", "verify or doctor found something wrong", isErr(errFindings)},
 	{6, "damaged", "the ledger is damaged and was not opened; see yieldlog doctor", isErr(ledger.ErrDamaged)},
-	{1, "error", "anything else that failed", func(error) bool { return true }},
+	{1, "error", "anything else that failed, or diff found a difference", func(error) bool { return true }},
 }
 
 func isErr(target error) func(error) bool {

@@ -31,6 +31,7 @@ func newRoot(a *app) *cobra.Command {
 replayable ledger of everything that happened.
 
 ` + exitHelp(),
+		Version:       versionLine(),
 		SilenceErrors: true,
 		SilenceUsage:  true,
 		Args:          usageArgs(cobra.NoArgs),
@@ -41,6 +42,7 @@ replayable ledger of everything that happened.
 	root.SetIn(a.in)
 	root.SetOut(a.out)
 	root.SetErr(a.err)
+	root.SetVersionTemplate("{{.Version}}")
 	root.SetFlagErrorFunc(flagError)
 	root.SetHelpCommand(newHelp(root))
 	root.SuggestionsMinimumDistance = 2

@@ -2,6 +2,7 @@ package main
 
 import (
 	"fmt"
+	"io"
 	"runtime"
 	"runtime/debug"
 
@@ -22,6 +23,11 @@ func buildVersion() string {
 	return "devel"
 }
 
+// versionLine is the version and what it was built with.
+func versionLine() string {
+	return fmt.Sprintf("yieldlog %s (%s, %s/%s)\n", buildVersion(), runtime.Version(), runtime.GOOS, runtime.GOARCH)
+}
+
 func newVersion(a *app) *cobra.Command {
 	return &cobra.Command{
 		Use:   "version",
@@ -33,7 +39,7 @@ func newVersion(a *app) *cobra.Command {
 					"yieldlog": buildVersion(), "go": runtime.Version(), "os": runtime.GOOS, "arch": runtime.GOARCH,
 				})
 			}
-			_, err := fmt.Fprintf(a.out, "yieldlog %s (%s, %s/%s)\n", buildVersion(), runtime.Version(), runtime.GOOS, runtime.GOARCH)
+			_, err := io.WriteString(a.out, versionLine())
 			return err
 		},
 	}
