@@ -33,6 +33,6 @@ func (a *app) printPacked(r ledger.PackReport) error {
 	if a.json {
 		return a.printJSON("packed", r)
 	}
-	_, err := fmt.Fprintf(a.out, "packed %d segments, %s into %s; %d wait for running executions\n", len(r.Segments), size(r.Before), size(r.After), len(r.Waiting))
+	_, err := fmt.Fprintf(a.out, "packed %s, %s into %s; %d waiting for running executions\n", counted(len(r.Segments), "segment"), size(r.Before), size(r.After), len(r.Waiting))
 	return err
 }

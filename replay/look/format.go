@@ -3,6 +3,7 @@ package look
 import (
 	"fmt"
 	"strconv"
+	"strings"
 	"time"
 )
 
@@ -50,10 +51,13 @@ func Short(id string) string {
 	return id[len(id)-shortLength:]
 }
 
-// Count is a number with its noun: 1 command, 2 commands.
+// Count is a number with its noun: 1 command, 2 commands, 2 matches.
 func Count(n int, noun string) string {
 	if n == 1 {
 		return "1 " + noun
+	}
+	if strings.HasSuffix(noun, "ch") {
+		noun += "e"
 	}
 	return strconv.Itoa(n) + " " + noun + "s"
 }

@@ -6,6 +6,14 @@ import (
 	"unicode/utf8"
 )
 
+func TestCount(t *testing.T) {
+	for want, got := range map[string]string{"1 match": Count(1, "match"), "5 matches": Count(5, "match"), "0 commands": Count(0, "command")} {
+		if got != want {
+			t.Errorf("%q, not %q", got, want)
+		}
+	}
+}
+
 func TestTextIsHarmless(t *testing.T) {
 	for name, c := range map[string]struct{ in, want string }{
 		"plain":     {"hello\nworld\n", "hello\nworld\n"},
