@@ -100,6 +100,9 @@ func (s *store) obey(ctx context.Context, m *nats.Msg) error {
 	if h == nil {
 		return nil // the next host is asked
 	}
+	if !m.Sub.IsValid() {
+		return nil // nobody hears the answer since the server restarted: it is given again
+	}
 	answer := func(err error) error {
 		if ctx.Err() != nil {
 			return err // it was cut off by our end: the next host is asked

@@ -1,9 +1,11 @@
 package ledger
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
+	"log/slog"
 	"os"
 	"slices"
 	"testing"
@@ -365,5 +367,29 @@ func TestSinksAreBounded(t *testing.T) {
 	}
 	if got, err := c.withoutSink("/root/3").withSink("/root/more"); err != nil || len(got.Sinks) != maxSinks {
 		t.Errorf("after one was removed: %d, %v", len(got.Sinks), err)
+	}
+}
+
+// TestSinksComeAndGoQuietly restarts the server on purpose, while its host has
+// the next order already.
+func TestSinksComeAndGoQuietly(t *testing.T) {
+	dir := t.TempDir()
+	var said bytes.Buffer
+	h, err := Open(t.Context(), Options{Dir: dir, Logger: slog.New(slog.NewTextHandler(&said, &slog.HandlerOptions{Level: slog.LevelWarn}))})
+	if err != nil {
+		t.Fatal(err)
+	}
+	guest := open(t, dir)
+	for i := range 4 {
+		owner := fmt.Sprintf("/root/%d", i)
+		if err := errors.Join(guest.AddSink(t.Context(), owner), guest.RemoveSink(t.Context(), owner)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := h.Close(); err != nil { // no more is said then
+		t.Fatal(err)
+	}
+	if said.Len() > 0 {
+		t.Errorf("it warns:\n%s", said.String())
 	}
 }
