@@ -26,17 +26,29 @@ func newConfig(a *app) *cobra.Command {
 			if err != nil {
 				return err
 			}
-			settings = append([]producers.Setting{{Name: "YIELDLOG_DIR", Value: dir, Source: source}}, settings...)
+			settings = append([]producers.Setting{{Name: "YIELDLOG_DIR", Value: dir, Source: source}, tokenSetting()}, settings...)
 			if a.json {
 				return a.printJSON("settings", jsonSettings(settings))
 			}
 			w := tabwriter.NewWriter(a.out, 0, 0, 2, ' ', 0)
+			fmt.Fprintln(w, "SETTING\tFROM\tVALUE")
 			for _, s := range settings {
 				fmt.Fprintf(w, "%s\t%s\t%s\n", s.Name, s.Source, s.Value)
 			}
 			return w.Flush()
 		},
 	}
+}
+
+// tokenEnv is the variable of the HTTP token.
+const tokenEnv = "YIELDLOG_HTTP_TOKEN"
+
+// tokenSetting says whether there is a token for HTTP: it is secret.
+func tokenSetting() producers.Setting {
+	if os.Getenv(tokenEnv) == "" {
+		return producers.Setting{Name: tokenEnv, Value: "(a new one at each start)", Source: "default"}
+	}
+	return producers.Setting{Name: tokenEnv, Value: "(set, not shown)", Source: tokenEnv}
 }
 
 func jsonSettings(settings []producers.Setting) []map[string]string {

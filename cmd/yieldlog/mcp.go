@@ -135,7 +135,7 @@ func (a *app) serveHTTP(ctx context.Context, address string, server *mcp.Server)
 	if err != nil {
 		return usageError{fmt.Errorf("listening on %s: %w", address, err)}
 	}
-	token := os.Getenv("YIELDLOG_HTTP_TOKEN")
+	token := os.Getenv(tokenEnv)
 	if token == "" {
 		token = rand.Text()
 		fmt.Fprintf(a.err, "yieldlog: the token is %s\n", token)
