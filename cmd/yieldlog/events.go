@@ -23,7 +23,8 @@ func newEvents(a *app) *cobra.Command {
 	c := &cobra.Command{
 		Use:   "events [ID]",
 		Short: "Print the facts: of everything, of a session, or of an execution",
-		Long: `Print the lifecycle events, one a line; with --json as JSON lines.
+		Long: `Print the lifecycle events, one a line; with --json as JSON lines. With -f it
+goes on after the last one with what happens; --from now leaves out the rest.
 
 A filter is a list of words, separated by commas. A kind (settled) or a class
 (mailbox) selects events; several of them select all that are named. A
@@ -53,9 +54,9 @@ body. name!=value must not hold.
 			})
 		},
 	}
-	c.Flags().BoolVarP(&follow, "follow", "f", false, "go on with what happens")
+	c.Flags().BoolVarP(&follow, "follow", "f", false, "after what there is, go on with what happens")
 	c.Flags().StringVar(&expr, "filter", "", "print only these, for example 'settled,outcome=failure'")
-	c.Flags().StringVar(&from, "from", "", "begin at a sequence, or at "+timeHelp)
+	c.Flags().StringVar(&from, "from", "", "begin at a sequence, now, or at "+timeHelp)
 	return c
 }
 

@@ -41,6 +41,9 @@ func parseMoment(s string, now time.Time) (moment, error) {
 	if s == "" {
 		return moment{}, nil
 	}
+	if s == "now" {
+		return moment{time: now}, nil
+	}
 	if seq, err := strconv.ParseUint(s, 10, 64); err == nil && seq > 0 {
 		return moment{seq: seq}, nil
 	}

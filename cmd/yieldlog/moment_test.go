@@ -13,6 +13,7 @@ func TestParseMoment(t *testing.T) {
 	}{
 		{"", moment{}},
 		{"17", moment{seq: 17}},
+		{"now", moment{time: now}},
 		{"90m", moment{time: now.Add(-90 * time.Minute)}},
 		{"5m ago", moment{time: now.Add(-5 * time.Minute)}},
 		{"12:00", moment{time: now}},
