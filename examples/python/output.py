@@ -36,4 +36,6 @@ async def main(session: str, execution: str) -> None:
     await nc.close()
 
 
+if len(sys.argv) != 3:
+    sys.exit("usage: python output.py SESSION EXECUTION")
 asyncio.run(main(*sys.argv[1:]))
