@@ -42,7 +42,7 @@ and 125 when it could not be started.`,
 			return a.exec(c.Context(), r)
 		},
 	}
-	c.Flags().StringVar(&r.Name, "name", "", "a label for people")
+	c.Flags().StringVar(&r.Name, "name", "", "a label for people; commands take the id, not the label")
 	c.Flags().StringVar(&r.Cwd, "cwd", "", "the directory to run in")
 	c.Flags().DurationVar(&r.Timeout, "timeout", producers.DefaultDelay, "end the command after this time; 0 is never (default $YIELDLOG_DEFAULT_TIMEOUT_MS)")
 	c.Flags().Lookup("timeout").DefValue = "0s" // what is zero is not printed
