@@ -6,7 +6,9 @@ import (
 	"errors"
 	"fmt"
 	"net"
+	"os"
 
+	"github.com/charmbracelet/x/term"
 	"github.com/spf13/cobra"
 
 	"github.com/yieldlog/yieldlog/events/ledger"
@@ -46,6 +48,9 @@ The link that is printed lets one browser in, once. Press Enter for another.`,
 			}
 			if err := a.printLink(s); err != nil {
 				return err
+			}
+			if f, ok := a.out.(*os.File); ok && !a.json && term.IsTerminal(f.Fd()) {
+				fmt.Fprintln(a.err, "yieldlog: open this in a browser; it works once. Enter prints another, Ctrl-C ends.")
 			}
 			go a.moreLinks(s) // ends with its input, or with the program
 			return s.Run(c.Context())
