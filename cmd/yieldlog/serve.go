@@ -26,13 +26,20 @@ appends take, how many wait, and whether they stall.`,
 			return a.creating(c.Context(), func(l *ledger.Ledger) error {
 				defer producers.ServeSinks(l, nil)()
 				defer producers.LookOut(l)()
-				dir, _, err := a.stateDir()
-				fmt.Fprintln(a.err, "yieldlog: serving the ledger in", dir)
+				i, err := l.Info(c.Context())
+				if err != nil {
+					return err
+				}
+				if i.Role == "host" {
+					fmt.Fprintln(a.err, "yieldlog: serving the ledger in", i.Dir)
+				} else {
+					fmt.Fprintf(a.err, "yieldlog: joined the ledger in %s, which process %d hosts; takes over when that one ends\n", i.Dir, i.Host)
+				}
 				if metrics != "" {
 					return a.serveMetrics(c.Context(), l, metrics)
 				}
 				<-c.Context().Done()
-				return err
+				return nil
 			})
 		},
 	}
