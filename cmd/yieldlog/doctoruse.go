@@ -90,7 +90,7 @@ func (d *diagnosis) examineHooks(l *ledger.Ledger) error {
 		}
 		switch {
 		case !c.Taken:
-			d.note("the hook %s is not running, and is %d events behind: it goes on when it is started", c.Name, behind)
+			d.note("the hook %s is not running, and is %d events behind: it goes on when it is started; yieldlog on --forget %s forgets it", c.Name, behind, c.Name)
 		case behind > lateHook:
 			d.trouble("the hook %s is %d events behind: its command is slow or fails; more --jobs may help", c.Name, behind)
 		default:

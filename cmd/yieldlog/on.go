@@ -8,6 +8,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io/fs"
 	"os"
 	"os/exec"
 	"runtime"
@@ -27,6 +28,7 @@ import (
 // hookOptions are the flags of `yieldlog on`.
 type hookOptions struct {
 	filter, command, name string
+	forget                string
 	from                  uint64
 	jobs, retries         int
 	once                  bool
@@ -47,9 +49,22 @@ YIELDLOG_EXECUTION say the same in the environment.
 It begins with what happens from now on, or at --from, and keeps where it is
 in the state directory, under --name: started again, it goes on there. An event
 whose command was cut off comes again. A command that fails is tried again;
-after the last try its event is given up, with a line in the log.`,
-		Args: usageArgs(cobra.ExactArgs(1)),
+after the last try its event is given up, with a line in the log.
+
+  yieldlog on --forget NAME
+
+forgets the position of a hook that will not be started again. doctor says the
+names.`,
+		Args: usageArgs(func(c *cobra.Command, args []string) error {
+			if o.forget != "" {
+				return cobra.NoArgs(c, args)
+			}
+			return cobra.ExactArgs(1)(c, args)
+		}),
 		RunE: func(c *cobra.Command, args []string) error {
+			if o.forget != "" {
+				return a.writing(c.Context(), func(l *ledger.Ledger) error { return forgetHook(l, o.forget) })
+			}
 			if o.command == "" {
 				return usageError{errors.New("--exec COMMAND is missing")}
 			}
@@ -66,6 +81,7 @@ after the last try its event is given up, with a line in the log.`,
 	c.Flags().StringVar(&o.command, "exec", "", "the shell command to run")
 	c.Flags().StringVar(&o.filter, "filter", "", "what must hold too, for example 'owner=/root'")
 	c.Flags().StringVar(&o.name, "name", "", "name of the position (default: made of the filter and the command)")
+	c.Flags().StringVar(&o.forget, "forget", "", "forget the position of this name, and end")
 	c.Flags().Uint64Var(&o.from, "from", 0, "begin at this sequence, when it begins for the first time")
 	c.Flags().IntVar(&o.jobs, "jobs", 1, "commands that run at a time; 1 keeps the order")
 	c.Flags().IntVar(&o.retries, "retries", 3, "how often a command that fails is tried again")
@@ -77,6 +93,14 @@ after the last try its event is given up, with a line in the log.`,
 func hookName(words ...string) string {
 	sum := sha256.Sum256([]byte(strings.Join(words, "\x00")))
 	return "on-" + hex.EncodeToString(sum[:8])
+}
+
+func forgetHook(l *ledger.Ledger, name string) error {
+	err := l.ForgetCursor(name)
+	if errors.Is(err, fs.ErrNotExist) {
+		return usageError{fmt.Errorf("there is no hook %s", name)}
+	}
+	return err
 }
 
 func (a *app) runHook(ctx context.Context, f eventFilter, o hookOptions) (err error) {

@@ -54,6 +54,20 @@ func (l *Ledger) OpenCursor(name string) (*Cursor, error) {
 	return c, nil
 }
 
+// ForgetCursor removes the cursor of a name. It returns [fs.ErrNotExist] when
+// there is none, and [ErrCursorTaken] when another process has it.
+func (l *Ledger) ForgetCursor(name string) error {
+	c, err := l.OpenCursor(name)
+	if err != nil {
+		return err
+	}
+	// The lock's file stays: whoever waits for it holds it, or a new one, alone.
+	if err := errors.Join(os.Remove(c.path), c.Close()); err != nil {
+		return fmt.Errorf("forgetting the cursor %s: %w", name, err)
+	}
+	return nil
+}
+
 // Next is the sequence to go on from, or 0 when there is none yet.
 func (c *Cursor) Next() uint64 {
 	c.mu.Lock()
