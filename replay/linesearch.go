@@ -34,9 +34,15 @@ type lineSearch struct {
 	// line is the number of lines that are done.
 	line int64
 	// before holds the last lines that are done, for the context.
-	before []string
+	before []contextLine
 	// open are the matches whose context after them is not complete.
 	open []Match
+}
+
+// contextLine is a line as it is shown, and where it begins in the output.
+type contextLine struct {
+	text   string
+	offset int64
 }
 
 // mark says that the byte at index of some bytes is at offset in the output.
@@ -73,7 +79,7 @@ func (l *lineSearch) begin(data []byte, offset int64) {
 func (l *lineSearch) endLine() {
 	if l.matched {
 		l.line++
-		l.remember(l.rest)
+		l.remember(l.rest, l.starts)
 	} else {
 		l.block(l.rest, l.starts)
 	}
@@ -108,7 +114,7 @@ func (l *lineSearch) close() {
 
 // block searches complete lines.
 func (l *lineSearch) block(block []byte, starts []mark) {
-	l.follow(block)
+	l.follow(block, starts)
 	counted := 0
 	for at := 0; at < len(block); {
 		next := l.matcher.candidate(block[at:])
@@ -120,8 +126,8 @@ func (l *lineSearch) block(block []byte, starts []mark) {
 		if start, end, ok := l.matcher.match(chomp(block[from:to])); ok {
 			l.line += int64(bytes.Count(block[counted:from], newline))
 			counted = from
-			if l.report(block[from:to], start, end, starts, from, l.linesBefore(block[:from])) {
-				l.followLast(block[to:])
+			if l.report(block[from:to], start, end, starts, from, l.linesBefore(block[:from], starts)) {
+				l.followLast(block, starts, to)
 			}
 		}
 		at = to
@@ -130,7 +136,7 @@ func (l *lineSearch) block(block []byte, starts []mark) {
 	if len(block) > 0 && block[len(block)-1] != '\n' {
 		l.line++
 	}
-	l.remember(block)
+	l.remember(block, starts)
 }
 
 var newline = []byte{'\n'}
@@ -148,8 +154,11 @@ func chomp(line []byte) []byte {
 
 // report makes a match of a line. It reports whether the match waits for the
 // lines after it.
-func (l *lineSearch) report(line []byte, start, end int, starts []mark, from int, before []string) bool {
-	m := Match{At: l.at, Stream: l.stream, Line: l.line + 1, Offset: offsetAt(starts, from), Before: before}
+func (l *lineSearch) report(line []byte, start, end int, starts []mark, from int, before []contextLine) bool {
+	m := Match{At: l.at, Stream: l.stream, Line: l.line + 1, Offset: offsetAt(starts, from)}
+	for _, b := range before {
+		m.Before, m.BeforeAt = append(m.Before, b.text), append(m.BeforeAt, b.offset)
+	}
 	line = chomp(line)
 	if len(line) > shownLine {
 		cut := max(0, min(start-shownLine/4, len(line)-shownLine))
@@ -178,11 +187,11 @@ func offsetAt(starts []mark, index int) int64 {
 }
 
 // linesBefore are the context lines that end where the block's part ends.
-func (l *lineSearch) linesBefore(part []byte) []string {
+func (l *lineSearch) linesBefore(part []byte, starts []mark) []contextLine {
 	if l.context == 0 {
 		return nil
 	}
-	lines := lastOf(part, l.context)
+	lines := lastOf(part, starts, l.context)
 	if missing := l.context - len(lines); missing > 0 {
 		lines = slices.Concat(l.before[max(0, len(l.before)-missing):], lines)
 	}
@@ -190,18 +199,18 @@ func (l *lineSearch) linesBefore(part []byte) []string {
 }
 
 // remember keeps the last lines for the context of the next block.
-func (l *lineSearch) remember(block []byte) {
+func (l *lineSearch) remember(block []byte, starts []mark) {
 	if l.context > 0 && len(block) > 0 {
-		l.before = l.linesBefore(block)
+		l.before = l.linesBefore(block, starts)
 	}
 }
 
 // lastOf are the last n lines of complete lines.
-func lastOf(part []byte, n int) []string {
-	var lines []string
+func lastOf(part []byte, starts []mark, n int) []contextLine {
+	var lines []contextLine
 	for end := len(part); end > 0 && len(lines) < n; {
 		from := bytes.LastIndexByte(part[:end-1], '\n') + 1
-		lines = append(lines, shown(part[from:end]))
+		lines = append(lines, contextLine{shown(part[from:end]), offsetAt(starts, from)})
 		end = from
 	}
 	slices.Reverse(lines)
@@ -209,9 +218,9 @@ func lastOf(part []byte, n int) []string {
 }
 
 // follow adds the lines of a new block to the matches that wait for some.
-func (l *lineSearch) follow(block []byte) {
+func (l *lineSearch) follow(block []byte, starts []mark) {
 	for i := range l.open {
-		l.extend(&l.open[i], block)
+		l.extend(&l.open[i], block, starts, 0)
 	}
 	for len(l.open) > 0 && len(l.open[0].After) == l.context {
 		if !l.found(l.open[0]) {
@@ -221,17 +230,18 @@ func (l *lineSearch) follow(block []byte) {
 	}
 }
 
-// followLast adds the rest of the block to the newest match.
-func (l *lineSearch) followLast(rest []byte) {
-	l.extend(&l.open[len(l.open)-1], rest)
-	l.follow(nil)
+// followLast adds the rest of the block, from an index on, to the newest match.
+func (l *lineSearch) followLast(block []byte, starts []mark, from int) {
+	l.extend(&l.open[len(l.open)-1], block, starts, from)
+	l.follow(nil, nil)
 }
 
-func (l *lineSearch) extend(m *Match, block []byte) {
-	for len(block) > 0 && len(m.After) < l.context {
-		to := lineEnd(block, 0)
-		m.After = append(m.After, shown(block[:to]))
-		block = block[to:]
+// extend adds the lines of a block from an index on.
+func (l *lineSearch) extend(m *Match, block []byte, starts []mark, from int) {
+	for from < len(block) && len(m.After) < l.context {
+		to := lineEnd(block, from)
+		m.After, m.AfterAt = append(m.After, shown(block[from:to])), append(m.AfterAt, offsetAt(starts, from))
+		from = to
 	}
 }
 

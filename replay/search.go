@@ -64,6 +64,9 @@ type Match struct {
 	End    int      `json:"end"`
 	Before []string `json:"before,omitempty"`
 	After  []string `json:"after,omitempty"`
+	// BeforeAt and AfterAt say where those lines begin in the output.
+	BeforeAt []int64 `json:"-"`
+	AfterAt  []int64 `json:"-"`
 }
 
 // Address says where the match is: EXECUTION, or EXECUTION@OFFSET in an output.

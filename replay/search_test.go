@@ -65,7 +65,7 @@ func TestSearchIsGrep(t *testing.T) {
 }
 
 func describe(m replay.Match) string {
-	return fmt.Sprintf("%s:%d@%d %q[%d:%d] %q %q", m.Stream, m.Line, m.Offset, m.Text, m.Start, m.End, m.Before, m.After)
+	return fmt.Sprintf("%s:%d@%d %q[%d:%d] %q %v %q %v", m.Stream, m.Line, m.Offset, m.Text, m.Start, m.End, m.Before, m.BeforeAt, m.After, m.AfterAt)
 }
 
 func byStream(lines []string) map[bool][]string {
@@ -103,6 +103,7 @@ func grep(tp tape, k events.Kind, re *regexp.Regexp, n int) (found []string) {
 			found = append(found, describe(replay.Match{
 				Stream: k, Line: int64(i + 1), Offset: offsets[i], Text: line, Start: loc[0], End: loc[1],
 				Before: lines[max(0, i-n):i], After: lines[i+1 : min(len(lines), i+1+n)],
+				BeforeAt: offsets[max(0, i-n):i], AfterAt: offsets[i+1 : min(len(lines), i+1+n)],
 			}))
 		}
 	}

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"iter"
 	"regexp/syntax"
 	"slices"
@@ -12,6 +13,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/yieldlog/yieldlog/events"
 	"github.com/yieldlog/yieldlog/events/ledger"
 	"github.com/yieldlog/yieldlog/replay"
 )
@@ -77,7 +79,7 @@ func (a *app) grep(ctx context.Context, l *ledger.Ledger, q replay.Query, in str
 		}
 		q.Session, q.Execution = id.session, id.execution
 	}
-	n, err := a.printMatches(replay.Search(ctx, l, q), most)
+	n, err := a.printMatches(replay.Search(ctx, l, q), q.Context > 0, most)
 	if err != nil {
 		return err
 	}
@@ -95,7 +97,14 @@ type matchLine struct {
 }
 
 // printMatches prints at most so many matches, and returns how many.
-func (a *app) printMatches(matches iter.Seq2[replay.Match, error], most int) (n int, err error) {
+func (a *app) printMatches(matches iter.Seq2[replay.Match, error], grouped bool, most int) (n int, err error) {
+	p := &matchPrinter{out: a.out, grouped: grouped}
+	printed := p.print
+	if a.json {
+		printed = func(m replay.Match) error {
+			return a.printLine(matchLine{Schema: jsonSchema, Address: m.Address(), Match: m})
+		}
+	}
 	for m, err := range matches {
 		if bad := new(syntax.Error); errors.As(err, &bad) {
 			return n, usageError{err}
@@ -103,33 +112,82 @@ func (a *app) printMatches(matches iter.Seq2[replay.Match, error], most int) (n 
 		if err != nil {
 			return n, fmt.Errorf("searching: %w", err)
 		}
-		if err := a.printMatch(m); err != nil {
+		if err := printed(m); err != nil {
 			return n, err
 		}
 		if n++; n == most {
 			break
 		}
 	}
-	return n, nil
+	return n, p.rest(nil)
 }
 
-func (a *app) printMatch(m replay.Match) error {
-	if a.json {
-		return a.printLine(matchLine{Schema: jsonSchema, Address: m.Address(), Match: m})
+// A matchPrinter prints matches with their context as grep does: a line that
+// belongs to two of them once, and "--" where lines are left out.
+type matchPrinter struct {
+	out     io.Writer
+	grouped bool
+	// last is the match whose lines after it are still to print, and done holds
+	// the number of the last line of each of its execution's streams that is.
+	last *replay.Match
+	done map[events.Kind]int64
+}
+
+func (p *matchPrinter) print(m replay.Match) error {
+	if err := p.rest(&m); err != nil {
+		return err
 	}
+	if p.last == nil || p.last.Execution != m.Execution {
+		p.done = map[events.Kind]int64{}
+	}
+	first, done := m.Line-int64(len(m.Before)), p.done[m.Stream]
+	if p.last != nil && p.grouped && (p.last.Execution != m.Execution || p.last.Stream != m.Stream || first > done+1) {
+		if _, err := io.WriteString(p.out, "--\n"); err != nil {
+			return fmt.Errorf("printing: %w", err)
+		}
+	}
+	for i, text := range m.Before {
+		if first+int64(i) > done {
+			if err := p.line(m, m.BeforeAt[i], "- ", text); err != nil {
+				return err
+			}
+		}
+	}
+	sign := ": "
+	if m.Stream == "" {
+		sign = ":  $"
+	}
+	if err := p.line(m, m.Offset, sign, m.Text); err != nil {
+		return err
+	}
+	p.last, p.done[m.Stream] = &m, m.Line
+	return nil
+}
+
+// rest prints the lines after the last match, as far as the next one is none of them.
+func (p *matchPrinter) rest(next *replay.Match) error {
+	if p.last == nil {
+		return nil
+	}
+	for i, text := range p.last.After {
+		line := p.last.Line + 1 + int64(i)
+		if next != nil && next.Execution == p.last.Execution && next.Stream == p.last.Stream && line >= next.Line {
+			break
+		}
+		if err := p.line(*p.last, p.last.AfterAt[i], "- ", text); err != nil {
+			return err
+		}
+		p.done[p.last.Stream] = line
+	}
+	return nil
+}
+
+// line prints a line of a match's stream, behind its own address.
+func (p *matchPrinter) line(m replay.Match, offset int64, sign, text string) error {
+	m.Offset = offset
 	address := shortID(m.Execution) + strings.TrimPrefix(m.Address(), m.Execution)
-	for _, line := range m.Before {
-		fmt.Fprintf(a.out, "%s-  %s\n", address, oneLine(line, 2000))
-	}
-	stream := "$ "
-	if m.Stream != "" {
-		stream = ""
-	}
-	if _, err := fmt.Fprintf(a.out, "%s:  %s%s\n", address, stream, oneLine(m.Text, 2000)); err != nil {
+	if _, err := fmt.Fprintf(p.out, "%s%s %s\n", address, sign, oneLine(text, 2000)); err != nil {
 		return fmt.Errorf("printing: %w", err)
-	}
-	for _, line := range m.After {
-		fmt.Fprintf(a.out, "%s-  %s\n", address, oneLine(line, 2000))
 	}
 	return nil
 }
