@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 
 	"github.com/yieldlog/yieldlog/events"
@@ -196,6 +197,7 @@ func (s *Server) withUnread(r reply, owner string) reply {
 		}
 		n.IDs = append(n.IDs, m.Executions[:min(len(m.Executions), noticesMost)]...)
 	}
+	n.IDs = unique(n.IDs)
 	field := append([]byte(`,"unread":`), encode(n)...)
 	add := func(object []byte) []byte {
 		if bytes.Equal(object, []byte("{}")) {
@@ -205,6 +207,16 @@ func (s *Server) withUnread(r reply, owner string) reply {
 	}
 	r.structured, r.text = add(r.structured), string(add([]byte(r.text)))
 	return r
+}
+
+// unique is the list with each id once, where it comes first.
+func unique(ids []string) []string {
+	seen := map[string]bool{}
+	return slices.DeleteFunc(ids, func(id string) bool {
+		was := seen[id]
+		seen[id] = true
+		return was
+	})
 }
 
 // claimed ends the claim with the answer: it is delivered once that is written.

@@ -199,6 +199,17 @@ func TestM127_StopWithAnOwnerEndsTheOwner(t *testing.T) {
 	}
 }
 
+// A monitor with several unread batches is one process.
+func TestUnreadNamesEachProcessOnce(t *testing.T) {
+	c := newCaller(t, liveServer(t, nil))
+	id := c.call("monitor", map[string]any{"command": "echo one; sleep 0.6; echo two; sleep 0.6; echo three", "side_effects": []string{"NONE"}}).ProcessID
+	c.arrives("/root", id)
+	text := c.raw("ps", map[string]any{}).Content[0].Text
+	if !strings.Contains(text, `"unread":{"count":`) || strings.Contains(text, `"count":1,`) || !strings.Contains(text, `"process_ids":["`+id+`"]`) {
+		t.Errorf("unread: %s", text)
+	}
+}
+
 func TestM13_MonitorDeliversLinesAndItsEnd(t *testing.T) {
 	c := newCaller(t, liveServer(t, nil))
 	id := c.call("monitor", map[string]any{"command": "echo one; echo two >&2", "side_effects": []string{"NONE"}, "name": "ticker"}).ProcessID
