@@ -94,7 +94,11 @@ func (p param) decodeBare(raw json.RawMessage) (any, error) {
 	case kindStrings:
 		var given []*string
 		if raw[0] != '[' || json.Unmarshal(raw, &given) != nil || slices.Contains(given, nil) {
-			return nil, p.wrong("a list of strings", raw)
+			want := "a list of strings"
+			if raw[0] == '"' {
+				want += ", such as [" + shorten(string(raw), 60) + "]"
+			}
+			return nil, p.wrong(want, raw)
 		}
 		list := make([]string, 0, len(given))
 		for _, s := range given {

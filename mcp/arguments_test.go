@@ -64,7 +64,7 @@ func TestDecodeArgumentsErrors(t *testing.T) {
 		{`{"s":"x","n":-1e999}`, `n must be 0 or more, not -1e999`},
 		{`{"s":"x","n":true}`, `n must be a whole number, not true`},
 		{`{"s":"x","b":"yes"}`, `b must be true or false, not the string "yes"`},
-		{`{"s":"x","list":"NONE"}`, `list must be a list of strings, not the string "NONE"`},
+		{`{"s":"x","list":"NONE"}`, `list must be a list of strings, such as ["NONE"], not the string "NONE"`},
 		{`{"s":"x","list":[1]}`, `list must be a list of strings, not the list [1]`},
 		{`{"s":"x","map":{"k":1}}`, `map must be an object whose values are strings, not the object {"k":1}`},
 		{`{"s":"x","word":"sideways"}`, `word must be one of both, one, not "sideways"`},
