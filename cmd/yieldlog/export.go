@@ -133,6 +133,9 @@ with another history is refused.`,
 			}
 			return a.creating(c.Context(), func(l *ledger.Ledger) error {
 				sum, err := takeIn(c.Context(), l, in)
+				if err != nil && args[0] != "-" {
+					return fmt.Errorf("importing %s: %w", args[0], err)
+				}
 				if err != nil {
 					return err
 				}

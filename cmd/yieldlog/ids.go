@@ -53,7 +53,7 @@ func resolveID(ctx context.Context, l *ledger.Ledger, suffix string) (named, err
 	case 1:
 		return found[0], nil
 	case 0:
-		return named{}, fmt.Errorf("%w: no session or execution has an id that ends in %q", errNotFound, suffix)
+		return named{}, fmt.Errorf("%w: no session or execution has an id that ends in %q (`yieldlog ps` and `yieldlog sessions` list them)", errNotFound, suffix)
 	}
 	var ids []string
 	for _, n := range found[:min(len(found), 5)] {

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"os"
 	"path/filepath"
 	"strings"
@@ -99,8 +100,10 @@ func (a *app) writeReport(name string, write func(io.Writer) error) (err error) 
 		return write(a.out)
 	}
 	f, err := os.CreateTemp(filepath.Dir(name), ".report-*")
-	if err != nil {
-		return fmt.Errorf("writing the report: %w", err)
+	if failed := new(fs.PathError); errors.As(err, &failed) {
+		return fmt.Errorf("writing the report to %s: %w", name, failed.Err)
+	} else if err != nil {
+		return fmt.Errorf("writing the report to %s: %w", name, err)
 	}
 	defer func() {
 		if err != nil {
@@ -111,7 +114,7 @@ func (a *app) writeReport(name string, write func(io.Writer) error) (err error) 
 		return err
 	}
 	if err := os.Rename(f.Name(), name); err != nil {
-		return fmt.Errorf("writing the report: %w", err)
+		return fmt.Errorf("writing the report to %s: %w", name, err)
 	}
 	return nil
 }

@@ -14,6 +14,7 @@ package archive
 
 import (
 	"bufio"
+	"bytes"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -33,11 +34,17 @@ const (
 	maxData = 2 << 20
 )
 
+// zstdMagic begins whatever is compressed as an archive is.
+var zstdMagic = []byte{0x28, 0xb5, 0x2f, 0xfd}
+
 // ErrCutOff says that an archive ends before its end.
 var ErrCutOff = errors.New("the archive is cut off")
 
 // ErrNoArchive says that a file is something else.
 var ErrNoArchive = errors.New("this is no archive of yieldlog")
+
+// ErrDamaged says that an archive is not what was exported.
+var ErrDamaged = errors.New("the archive is damaged or was altered")
 
 // A record is a message and the sequence that it had in its ledger.
 type record struct {
@@ -90,7 +97,9 @@ func (a *writer) close() error {
 // read is the records of an archive. It never panics, whatever the bytes are.
 func read(r io.Reader) iter.Seq2[record, error] {
 	return func(yield func(record, error) bool) {
-		z, err := zstd.NewReader(r, zstd.WithDecoderConcurrency(1), zstd.WithDecoderMaxMemory(256<<20))
+		raw := bufio.NewReader(r)
+		magic, _ := raw.Peek(len(zstdMagic)) // what is shorter is told below
+		z, err := zstd.NewReader(raw, zstd.WithDecoderConcurrency(1), zstd.WithDecoderMaxMemory(256<<20))
 		if err != nil {
 			yield(record{}, fmt.Errorf("%w: %w", ErrNoArchive, err))
 			return
@@ -100,6 +109,10 @@ func read(r io.Reader) iter.Seq2[record, error] {
 		first, err := readLine(in)
 		if errors.Is(err, ErrCutOff) {
 			yield(record{}, ErrCutOff)
+			return
+		}
+		if garbled(magic, err) {
+			yield(record{}, fmt.Errorf("%w: %w", ErrDamaged, err))
 			return
 		}
 		if err != nil || first.Archive == 0 {
@@ -123,6 +136,9 @@ func read(r io.Reader) iter.Seq2[record, error] {
 				rec, err = readData(in, l)
 			}
 			if err != nil {
+				if !errors.Is(err, ErrCutOff) {
+					err = fmt.Errorf("%w: %w", ErrDamaged, err)
+				}
 				err = fmt.Errorf("reading record %d: %w", n+1, err)
 			}
 			if !yield(rec, err) || err != nil {
@@ -130,6 +146,14 @@ func read(r io.Reader) iter.Seq2[record, error] {
 			}
 		}
 	}
+}
+
+// garbled reports whether what begins as an archive does could not be
+// decompressed to a line of any kind.
+func garbled(magic []byte, err error) bool {
+	var syntax *json.SyntaxError
+	var kind *json.UnmarshalTypeError
+	return bytes.Equal(magic, zstdMagic) && err != nil && !errors.Is(err, bufio.ErrBufferFull) && !errors.As(err, &syntax) && !errors.As(err, &kind)
 }
 
 func readLine(in *bufio.Reader) (line, error) {
@@ -150,8 +174,9 @@ func readData(in *bufio.Reader, l line) (record, error) {
 		return r, fmt.Errorf("a message of %d bytes", l.Size)
 	}
 	r.Data = make([]byte, l.Size)
-	if _, err := io.ReadFull(in, r.Data); err != nil {
-		return r, ErrCutOff
+	_, err := io.ReadFull(in, r.Data)
+	if errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) {
+		err = ErrCutOff
 	}
-	return r, nil
+	return r, err
 }
