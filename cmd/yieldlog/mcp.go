@@ -9,6 +9,8 @@ import (
 	"iter"
 	"net"
 	"os"
+	"strconv"
+	"strings"
 
 	"github.com/charmbracelet/x/term"
 	"github.com/spf13/cobra"
@@ -28,7 +30,8 @@ func newMCP(a *app) *cobra.Command {
 		Long: `Serve an MCP client over standard input and output, until the input ends.
 
 With --http the server listens instead; the bearer token is $YIELDLOG_HTTP_TOKEN,
-or a new one that is printed to stderr.`,
+or a new one that is printed to stderr. Only requests to localhost are answered:
+another address is for a container's published port, or the end of a tunnel.`,
 		Args: usageArgs(cobra.NoArgs),
 		RunE: func(c *cobra.Command, _ []string) error {
 			if f, ok := a.in.(*os.File); ok && address == "" && term.IsTerminal(f.Fd()) {
@@ -131,6 +134,9 @@ func greeting(ctx context.Context, in io.Reader) (rest io.Reader, client string,
 
 // serveHTTP listens, and tells the client's user where and with what token.
 func (a *app) serveHTTP(ctx context.Context, address string, server *mcp.Server) error {
+	if strings.HasPrefix(address, ":") {
+		address = "127.0.0.1" + address // net would take every address of the machine
+	}
 	l, err := net.Listen("tcp", address)
 	if err != nil {
 		return usageError{fmt.Errorf("listening on %s: %w", address, err)}
@@ -140,6 +146,24 @@ func (a *app) serveHTTP(ctx context.Context, address string, server *mcp.Server)
 		token = rand.Text()
 		fmt.Fprintf(a.err, "yieldlog: the token is %s\n", token)
 	}
-	fmt.Fprintf(a.err, "yieldlog: serving http://%s/mcp\n", l.Addr())
+	url, warning := reach(l.Addr())
+	if warning != "" {
+		fmt.Fprintln(a.err, "yieldlog:", warning)
+	}
+	fmt.Fprintln(a.err, "yieldlog: serving", url)
 	return server.ServeHTTP(ctx, l, token)
+}
+
+// reach is where a program of this machine reaches the address, and a warning
+// if others do.
+func reach(address net.Addr) (url, warning string) {
+	at := address.String()
+	tcp, ok := address.(*net.TCPAddr)
+	if ok && tcp.IP.IsUnspecified() {
+		at = net.JoinHostPort("localhost", strconv.Itoa(tcp.Port))
+	}
+	if ok && !tcp.IP.IsLoopback() {
+		warning = "other machines can reach this port: the token, sent unencrypted, is all that stops them (only requests to localhost are answered)"
+	}
+	return "http://" + at + "/mcp", warning
 }
