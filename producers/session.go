@@ -1,6 +1,7 @@
 package producers
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"log/slog"
@@ -21,6 +22,10 @@ const (
 	orphanGrace  = 300 * time.Millisecond
 	laneHeldMost = 30 * time.Second
 )
+
+// openMost bounds the wait for a session's first append: the ledger may be without
+// a host for good.
+const openMost = 30 * time.Second
 
 // Session owns executions and is their only writer. It is safe for concurrent use.
 type Session struct {
@@ -68,8 +73,10 @@ func OpenSession(ctx context.Context, l *ledger.Ledger, cfg Config, opened event
 	s.claim = claim
 	// From here on a failure leaves the claim as it is: by it the next opener
 	// finds a session that was perhaps opened, and declares it lost.
-	if _, err := l.Append(ctx, s.event("", s.id, opened)); err != nil {
-		return nil, fmt.Errorf("opening session %s: %w", s.id, err)
+	wait, done := context.WithTimeout(ctx, openMost)
+	defer done()
+	if _, err := l.Append(wait, s.event("", s.id, opened)); err != nil {
+		return nil, fmt.Errorf("opening session %s: %w", s.id, cmp.Or(l.Writable(), err))
 	}
 	if s.silent, err = l.Serve(s.id, s.control); err != nil { //nolint:contextcheck,nolintlint // it serves until Close; the linter sees that only at times
 		return nil, fmt.Errorf("serving session %s: %w", s.id, err)

@@ -110,6 +110,9 @@ func (h *host) openChecked(ctx context.Context, names []string) error {
 	if err := os.WriteFile(h.dir.running(), nil, 0o600); err != nil {
 		return fmt.Errorf("marking the ledger as running: %w", err)
 	}
+	if err := removeUnborn(h.dir, h.marker); err != nil {
+		return err
+	}
 	if err := h.startServer(); err != nil {
 		return err
 	}

@@ -81,7 +81,7 @@ func streamNames(dir stateDir, m *marker) ([]string, error) {
 		return nil, fmt.Errorf("listing streams: %w", err)
 	}
 	for _, e := range ents {
-		if m.has(e.Name()) || !e.IsDir() || strings.HasPrefix(e.Name(), ".") || givenUp(m, e.Name()) {
+		if m.has(e.Name()) || !e.IsDir() || strings.HasPrefix(e.Name(), ".") || givenUp(m, e.Name()) || unborn(dir, m, e.Name()) {
 			continue
 		}
 		// A stream whose creation was cut off before its description was written holds nothing.
@@ -99,6 +99,35 @@ func streamNames(dir stateDir, m *marker) ([]string, error) {
 // a pack was cut off before or after the marker named the packed one.
 func givenUp(m *marker, name string) bool {
 	return isSegment(name) && !m.has(name) && m.has(twinName(name))
+}
+
+// unborn reports whether the creation of a stream was cut off before its
+// description was whole, so that it holds nothing: JetStream writes meta.inf and
+// then meta.sum, and takes nothing before that.
+func unborn(dir stateDir, m *marker, name string) bool {
+	folder := dir.stream(name)
+	if _, err := os.Stat(filepath.Join(folder, "meta.sum")); m.has(name) || !errors.Is(err, fs.ErrNotExist) {
+		return false
+	}
+	list, err := stillBlocks(folder)
+	return (err == nil || errors.Is(err, fs.ErrNotExist)) && !slices.ContainsFunc(list, func(b restBlock) bool { return b.size > 0 })
+}
+
+// removeUnborn removes what is left of such streams: JetStream would make one of
+// that name without its meta.sum, and then not find it again.
+func removeUnborn(dir stateDir, m *marker) error {
+	ents, err := os.ReadDir(dir.streams())
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return fmt.Errorf("listing streams: %w", err)
+	}
+	for _, e := range ents {
+		if e.IsDir() && unborn(dir, m, e.Name()) {
+			if err := os.RemoveAll(dir.stream(e.Name())); err != nil {
+				return fmt.Errorf("removing a stream whose creation was cut off: %w", err)
+			}
+		}
+	}
+	return nil
 }
 
 // repairHint is what to do about damage inside a block.

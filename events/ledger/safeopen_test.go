@@ -297,12 +297,52 @@ func TestAnUnmarkedPackDoesNotCount(t *testing.T) {
 		if err := os.MkdirAll(d.stream(n), 0o700); err != nil {
 			t.Fatal(err)
 		}
-		if err := os.WriteFile(filepath.Join(d.stream(n), "meta.inf"), nil, 0o600); err != nil {
-			t.Fatal(err)
+		for _, file := range []string{"meta.inf", "meta.sum"} {
+			if err := os.WriteFile(filepath.Join(d.stream(n), file), nil, 0o600); err != nil {
+				t.Fatal(err)
+			}
 		}
 	}
 	names, err := streamNames(d, &marker{})
 	if want := []string{lifecycleStream, segmentName(1), segmentName(2), twinName(segmentName(3))}; err != nil || !slices.Equal(names, want) {
 		t.Errorf("%v, %v", names, err)
+	}
+}
+
+// TestAStreamThatWasNotMadeWholeDoesNotCount leaves a segment as a kill does in
+// the middle of its creation. The ledger opens, makes it anew, and opens again.
+func TestAStreamThatWasNotMadeWholeDoesNotCount(t *testing.T) {
+	d := filled(t)
+	second := d.stream(segmentName(2))
+	if err := os.MkdirAll(filepath.Join(second, "msgs"), 0o700); err != nil {
+		t.Fatal(err)
+	}
+	meta, err := os.ReadFile(filepath.Join(d.stream(segmentName(1)), "meta.inf"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	meta = []byte(strings.ReplaceAll(string(meta), segmentName(1), segmentName(2)))
+	for name, data := range map[string][]byte{"meta.inf": meta, "meta.sum.tmp": nil, "msgs/1.blk": nil} {
+		if err := os.WriteFile(filepath.Join(second, name), data, 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for range 2 {
+		l := open(t, string(d))
+		if n := count(t, l); n != faultEvents {
+			t.Errorf("%d events", n)
+		}
+		if len(d.segments()) == 1 {
+			roll(t, l)
+		}
+		if _, err := l.Append(t.Context(), event("S", "E", events.Output{Stream: events.KindStdout, Data: []byte("x")})); err != nil && !errors.Is(err, ErrExists) {
+			t.Error(err)
+		}
+		if err := l.Close(); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if got := d.segments(); len(got) != 2 {
+		t.Errorf("segments: %v", got)
 	}
 }
