@@ -5,6 +5,7 @@ import (
 	"context"
 	"fmt"
 	"io"
+	"math"
 	"slices"
 	"text/tabwriter"
 	"time"
@@ -40,14 +41,16 @@ func newPs(a *app) *cobra.Command {
 					return err
 				}
 				// An execution that is named is shown whatever became of it.
-				list, err := selectProcesses(c.Context(), l, f, m, running, all || f.ID != "", limit)
+				list, err := selectProcesses(c.Context(), l, f, m, running, all || f.ID != "", oneMore(limit))
 				if err != nil {
 					return err
 				}
+				list, left := atMost(list, limit)
 				if m.time.IsZero() {
 					markDead(l, list)
 					m.time = time.Now()
 				}
+				defer a.tellLeft(left)
 				return a.printProcesses(list, m.time)
 			})
 		},
@@ -57,6 +60,29 @@ func newPs(a *app) *cobra.Command {
 	c.Flags().IntVarP(&limit, "limit", "n", 20, "at most so many; 0 is all")
 	c.Flags().StringVar(&at, "at", "", atHelp)
 	return c
+}
+
+// oneMore is the limit that shows whether something is left out; 0 is none.
+func oneMore(limit int) int {
+	if limit > 0 && limit < math.MaxInt {
+		limit++
+	}
+	return limit
+}
+
+// atMost is the first ones of a list, and whether others are left out.
+func atMost[T any](list []T, limit int) ([]T, bool) {
+	if limit > 0 && len(list) > limit {
+		return list[:limit], true
+	}
+	return list, false
+}
+
+// tellLeft tells a person that a list is not whole.
+func (a *app) tellLeft(left bool) {
+	if left && !a.json {
+		fmt.Fprintln(a.err, "yieldlog: older ones are left out; -n 0 lists all")
+	}
 }
 
 // selectProcesses is what ps shows. Without a moment it does not read the whole

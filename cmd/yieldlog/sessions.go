@@ -30,10 +30,8 @@ func newSessions(a *app) *cobra.Command {
 				if err := runFold(c.Context(), l, events.Filter{}, m, sessions); err != nil {
 					return err
 				}
-				list := sessions.List()
-				if limit > 0 && len(list) > limit {
-					list = list[:limit]
-				}
+				list, left := atMost(sessions.List(), limit)
+				defer a.tellLeft(left)
 				return a.printSessions(list)
 			})
 		},
