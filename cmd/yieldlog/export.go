@@ -8,6 +8,7 @@ import (
 	"io"
 	"os"
 	"slices"
+	"strings"
 
 	"github.com/spf13/cobra"
 
@@ -55,6 +56,7 @@ as JSON lines), or markdown.`,
 	}
 	c.Flags().StringVarP(&file, "output", "o", "-", "the file, which is there once it is whole; - is stdout")
 	c.Flags().StringVar(&format, "format", formatArchive, "archive, or one of "+formatNames())
+	completeWith(c, "format", append([]string{formatArchive}, strings.Split(formatNames(), ", ")...)...)
 	c.Flags().BoolVar(&all, "all", false, "every session")
 	return c
 }

@@ -55,6 +55,7 @@ The exit code is 3 when nothing matches.`,
 	c.Flags().StringVar(&in, "in", "", "search only this session or execution")
 	c.Flags().Var(&owner, "owner", "search only this owner's commands")
 	c.Flags().StringVar(&q.Outcome, "outcome", "", "search only what ended so: success, failure, failed, stopped, lost, ...")
+	completeWith(c, "outcome", replay.Outcomes...)
 	c.Flags().StringVar(&since, "since", "", "search only from here on: "+timeHelp)
 	c.Flags().StringVar(&until, "until", "", "search only up to here: "+timeHelp)
 	c.Flags().BoolVar(&q.NewestFirst, "newest-first", false, "begin with the newest command")

@@ -57,6 +57,7 @@ play. The HTML is one file that opens without a network and prints well.
 	}
 	c.Flags().StringVarP(&out, "output", "o", "", "write to this file, not to stdout")
 	c.Flags().StringVar(&format, "format", "", "html or markdown (default: by the file's name, else html)")
+	completeWith(c, "format", "html", "markdown")
 	return c
 }
 

@@ -63,6 +63,12 @@ func isNumber(kind string) bool {
 	return strings.HasPrefix(kind, "int") || kind == "duration"
 }
 
+// completeWith completes a flag's value with words, and with no file.
+func completeWith(c *cobra.Command, flag string, words ...string) {
+	// It fails for a flag that is not there, and then completes nothing.
+	_ = c.RegisterFlagCompletionFunc(flag, cobra.FixedCompletions(words, cobra.ShellCompDirectiveNoFileComp))
+}
+
 // newHelp is cobra's help, which knows what it cannot help with.
 func newHelp(root *cobra.Command) *cobra.Command {
 	return &cobra.Command{
