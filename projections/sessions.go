@@ -34,12 +34,13 @@ type Session struct {
 	RewoundTo uint64 `json:"rewound_to,omitempty"`
 
 	// Executions counts what it started, Running what has not ended, and the
-	// others the ends by their word; a lost one counts as stopped too.
+	// others the ends by their word. A lost one counts as stopped, and as Lost.
 	Executions int `json:"executions"`
 	Running    int `json:"running"`
 	Completed  int `json:"completed"`
 	Failed     int `json:"failed"`
 	Stopped    int `json:"stopped"`
+	Lost       int `json:"lost,omitempty"`
 	TimedOut   int `json:"timed_out"`
 	Refused    int `json:"refused"`
 
@@ -131,6 +132,9 @@ func (s *Sessions) count(v *Session, e events.Event) {
 			return
 		}
 		s.finish(v, e.Subject, running)
+		if b.Status == events.StatusLost {
+			v.Lost++
+		}
 		switch Word(b) {
 		case WordFailed:
 			v.Failed++

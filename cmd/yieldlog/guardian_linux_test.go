@@ -9,6 +9,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"regexp"
 	"slices"
 	"strconv"
 	"strings"
@@ -270,6 +271,10 @@ func TestNothingOutlivesAKilledGuardian(t *testing.T) {
 			}
 			if settled != len(procs) || closed != "the guardian died" {
 				t.Errorf("%d executions are settled, of %d; the session is closed: %q", settled, len(procs), closed)
+			}
+			out, err := exec.Command(binary, "--dir", dir, "sessions").Output()
+			if want := regexp.MustCompile(fmt.Sprintf(`closed, the guardian died +%d +0 +0 +0 +%[1]d `, len(procs))); err != nil || !want.Match(out) {
+				t.Errorf("%v: the sessions are\n%s", err, out)
 			}
 		})
 	}

@@ -49,15 +49,24 @@ func openedBy(o events.Opened) string {
 	return o.Program
 }
 
+// sessionState says beside lost commands why a session was closed all the same:
+// its server did it, when its guardian was killed.
+func sessionState(s projections.Session) string {
+	if s.State == projections.SessionClosed && s.Lost > 0 {
+		return s.State + ", " + oneLine(s.Reason, 40)
+	}
+	return s.State
+}
+
 func (a *app) printSessions(list []projections.Session) error {
 	if a.json {
 		return a.printJSON("sessions", list)
 	}
 	w := tabwriter.NewWriter(a.out, 0, 0, 2, ' ', 0)
-	fmt.Fprintln(w, "ID\tOPENED\tBY\tSTATE\tCOMMANDS\tRUNNING\tFAILED\tSTOPPED\tDIRECTORY")
+	fmt.Fprintln(w, "ID\tOPENED\tBY\tSTATE\tCOMMANDS\tRUNNING\tFAILED\tSTOPPED\tLOST\tDIRECTORY")
 	for _, s := range list {
-		fmt.Fprintf(w, "%s\t%s\t%s\t%s\t%d\t%d\t%d\t%d\t%s\n", shortID(s.ID), s.At.Local().Format("Jan 02 15:04:05"),
-			openedBy(s.Opened), s.State, s.Executions, s.Running, s.Failed+s.TimedOut, s.Stopped, oneLine(s.Opened.Cwd, 60))
+		fmt.Fprintf(w, "%s\t%s\t%s\t%s\t%d\t%d\t%d\t%d\t%d\t%s\n", shortID(s.ID), s.At.Local().Format("Jan 02 15:04:05"),
+			openedBy(s.Opened), sessionState(s), s.Executions, s.Running, s.Failed+s.TimedOut, s.Stopped-s.Lost, s.Lost, oneLine(s.Opened.Cwd, 60))
 	}
 	return w.Flush()
 }
