@@ -3,6 +3,7 @@ package replay
 import (
 	"context"
 	"fmt"
+	"time"
 
 	"github.com/oklog/ulid/v2"
 
@@ -13,7 +14,10 @@ import (
 // Earlier finds what sessions left behind that have ended. It keeps nothing.
 type Earlier struct {
 	// Source is the ledger.
-	Source Source
+	Source interface {
+		Source
+		Outputs
+	}
 	// Session is the session that asks.
 	Session string
 }
@@ -63,15 +67,35 @@ func (e Earlier) Lost(ctx context.Context) ([]projections.Process, error) {
 		}
 		known := len(lost)
 		for p := range processes.All() {
-			if p.Status == events.StatusLost {
-				lost = append(lost, p)
+			if p.Status != events.StatusLost {
+				continue
 			}
+			var err error
+			if p.LastOutputAt, err = e.lastOutput(ctx, p); err != nil {
+				return nil, err
+			}
+			lost = append(lost, p)
 		}
 		if s.State == projections.SessionClosed && len(lost) == known {
 			break
 		}
 	}
 	return lost, nil
+}
+
+// lastOutput is when an execution printed its last byte; zero if it printed
+// nothing, or that was pruned.
+func (e Earlier) lastOutput(ctx context.Context, p projections.Process) (at time.Time, err error) {
+	if p.Offset == 0 {
+		return at, nil
+	}
+	for o, err := range e.Source.Output(ctx, p.Session, p.Execution, p.Offset-1, p.Offset) {
+		if err != nil {
+			return at, fmt.Errorf("reading the output of %s: %w", p.Execution, err)
+		}
+		at = o.Time
+	}
+	return at, nil
 }
 
 func (e Earlier) fold(ctx context.Context, f projections.Fold, which events.Filter) error {

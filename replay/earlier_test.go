@@ -58,3 +58,32 @@ func TestEarlier(t *testing.T) {
 		t.Errorf("lost: %+v, %v", list, err)
 	}
 }
+
+// What was lost says when it printed last, as far as that is known.
+func TestLostTellsItsLastOutput(t *testing.T) {
+	l := openLedger(t)
+	session, id := events.NewID(), events.NewID()
+	add := func(subject string, b events.Body) events.Event {
+		t.Helper()
+		e, err := l.Append(t.Context(), events.Event{Session: session, Owner: "/root", Subject: subject, Body: b})
+		if err != nil {
+			t.Fatal(err)
+		}
+		return e
+	}
+	add(session, events.Opened{Program: "mcp", Client: "a 1", Cwd: "/a"})
+	add(id, events.Requested{Command: "echo one; sleep 600", Cwd: "/a"})
+	add(id, events.Output{Stream: events.KindStdout, Data: []byte("one\n")})
+	last := add(id, events.Output{Stream: events.KindStdout, Offset: 4, Data: []byte("two\n")})
+	add(id, events.Settled{Status: events.StatusLost, Offset: 8})
+	silent := events.NewID()
+	add(silent, events.Requested{Command: "sleep 600", Cwd: "/a"})
+	add(silent, events.Settled{Status: events.StatusLost})
+	add(session, events.Lost{Reason: "test"})
+	own, _ := recordSession(t, l, "/a", "a 2", "", nil)
+
+	list, err := replay.Earlier{Source: l, Session: own}.Lost(t.Context())
+	if err != nil || len(list) != 2 || !list[0].LastOutputAt.IsZero() || !list[1].LastOutputAt.Equal(last.Time) {
+		t.Errorf("lost: %+v, %v, want the last output at %v", list, err, last.Time)
+	}
+}
