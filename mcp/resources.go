@@ -141,6 +141,9 @@ func (s *Server) readOutput(ctx context.Context, r mcpgo.ReadResourceRequest) ([
 		}
 		parts = append(parts, mcpgo.TextResourceContents{URI: uri + "#" + string(stream), MIMEType: "text/plain", Text: text})
 	}
+	if n := p.PrunedIn(0, -1); n > 0 {
+		parts = append(parts, mcpgo.TextResourceContents{URI: uri + "#pruned", MIMEType: "text/plain", Text: fmt.Sprintf("%d bytes of the output were pruned", n)})
+	}
 	return parts, nil
 }
 

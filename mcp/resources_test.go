@@ -1,11 +1,17 @@
 package mcp
 
 import (
+	"context"
 	"encoding/json"
+	"errors"
 	"slices"
 	"strconv"
 	"strings"
 	"testing"
+	"time"
+
+	"github.com/yieldlog/yieldlog/events"
+	"github.com/yieldlog/yieldlog/producers"
 )
 
 // ask sends a request and returns its result, into v.
@@ -14,6 +20,9 @@ func (c *caller) ask(method, params string, v any) {
 	c.id++
 	c.send(request(c.id, method, params))
 	r := c.next()
+	for r.Method != "" { // a notification
+		r = c.next()
+	}
 	if r.Error != nil {
 		c.t.Fatalf("%s: %+v", method, r.Error)
 	}
@@ -59,6 +68,30 @@ func TestResources(t *testing.T) {
 		if r := c.next(); r.Error == nil || r.Error.Code != -32002 {
 			t.Errorf("%s: %s, %+v", unknown, r.Result, r.Error)
 		}
+	}
+}
+
+// Output that was pruned is not taken for output that never was.
+func TestPrunedOutputIsToldOf(t *testing.T) {
+	l := newLedger(t)
+	server, _ := serverOn(t, l, producers.DefaultConfig())
+	c := newCaller(t, server)
+	id := c.exec("echo out").ProcessID
+	note := func(ctx context.Context, session, owner, execution string, p events.Pruned) error {
+		return producers.NotePruned(ctx, l, session, owner, execution, p)
+	}
+	if _, err := l.PruneBefore(t.Context(), time.Now().Add(time.Second), "asked", note); err != nil {
+		t.Fatal(err)
+	}
+	for e, err := range l.Read(t.Context(), events.Filter{Kind: events.KindPruned}, 1, 0) {
+		if err = errors.Join(err, server.opts.Facts.WaitFor(t.Context(), e.Seq)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	var output resourceContents
+	c.ask("resources/read", `{"uri":"`+outputURI(id)+`"}`, &output)
+	if n := len(output.Contents); n != 3 || output.Contents[0].Text != "" || output.Contents[2].Text != "4 bytes of the output were pruned" {
+		t.Errorf("the output: %+v", output)
 	}
 }
 
