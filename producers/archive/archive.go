@@ -111,12 +111,12 @@ func read(r io.Reader) iter.Seq2[record, error] {
 			yield(record{}, ErrCutOff)
 			return
 		}
-		if garbled(magic, err) {
-			yield(record{}, fmt.Errorf("%w: %w", ErrDamaged, err))
-			return
-		}
 		if err != nil || first.Archive == 0 {
-			yield(record{}, ErrNoArchive)
+			told := ErrNoArchive
+			if err := garbled(magic, in, err); err != nil {
+				told = fmt.Errorf("%w: %w", ErrDamaged, err)
+			}
+			yield(record{}, told)
 			return
 		}
 		if first.Archive > version {
@@ -148,12 +148,19 @@ func read(r io.Reader) iter.Seq2[record, error] {
 	}
 }
 
-// garbled reports whether what begins as an archive does could not be
-// decompressed to a line of any kind.
-func garbled(magic []byte, err error) bool {
+// garbled is why what begins as an archive does, and has no first line of one,
+// cannot be decompressed to its end, where its checksum is; nil if it can.
+func garbled(magic []byte, rest io.Reader, err error) error {
 	var syntax *json.SyntaxError
 	var kind *json.UnmarshalTypeError
-	return bytes.Equal(magic, zstdMagic) && err != nil && !errors.Is(err, bufio.ErrBufferFull) && !errors.As(err, &syntax) && !errors.As(err, &kind)
+	switch {
+	case !bytes.Equal(magic, zstdMagic):
+		return nil
+	case err != nil && !errors.Is(err, bufio.ErrBufferFull) && !errors.As(err, &syntax) && !errors.As(err, &kind):
+		return err // of the decoder, which tells it once
+	}
+	_, err = io.Copy(io.Discard, struct{ io.Reader }{rest}) // not WriteTo, which forgets an error
+	return err
 }
 
 func readLine(in *bufio.Reader) (line, error) {
