@@ -49,7 +49,7 @@ type Session struct {
 	judging    map[*berth]bool
 	live       int // executions that are not over, and requests being judged
 	closing    bool
-	over       sync.WaitGroup // running executions
+	over       sync.WaitGroup // running executions, and what else must precede the end
 }
 
 // OpenSession declares sessions lost whose process died, and opens a new one.
@@ -227,6 +227,16 @@ func (s *Session) close(ctx context.Context, reason string, order stopOrder) err
 	}
 	giveUp(s.claim, s.mail.offered()) // only now: a claim that is left is what the next opener finds
 	return nil
+}
+
+// stay keeps a session that is not closing from its end until over.Done is called.
+func (s *Session) stay() bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if !s.closing {
+		s.over.Add(1)
+	}
+	return !s.closing
 }
 
 // endAll ends every execution and waits until all are settled.

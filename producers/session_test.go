@@ -7,6 +7,7 @@ import (
 	"context"
 	"crypto/sha256"
 	"encoding/hex"
+	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -295,4 +296,39 @@ func (b *bench) count(id string, kind events.Kind) int {
 		}
 	}
 	return n
+}
+
+// TestNothingFollowsTheEndOfASession writes to a command that has ended while its
+// session closes.
+func TestNothingFollowsTheEndOfASession(t *testing.T) {
+	b := newBench(t)
+	id := b.run(Request{Command: "true", SideEffects: []string{"NONE"}, Yield: patience}).id
+	if err := b.Write(t.Context(), "", id, Input{Close: true}); !errors.Is(err, ErrEnded) {
+		t.Error(err)
+	}
+	b.until(id, func(e events.Event) bool { return e.Kind() == events.KindInput }) // as long as the session lives
+	var writers sync.WaitGroup
+	for range 4 {
+		writers.Go(func() {
+			for range 100 {
+				if err := b.Write(t.Context(), "", id, Input{Close: true}); !errors.Is(err, ErrEnded) {
+					t.Error(err)
+				}
+			}
+		})
+	}
+	if err := b.Close(t.Context(), "test"); err != nil {
+		t.Fatal(err)
+	}
+	writers.Wait()
+	var last events.Event
+	for e, err := range b.ledger.Read(t.Context(), events.Filter{Session: b.ID()}, 1, 0) {
+		if err != nil {
+			t.Fatal(err)
+		}
+		last = e
+	}
+	if last.Kind() != events.KindClosed {
+		t.Errorf("the last event is %s", last.Kind())
+	}
 }

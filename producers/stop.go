@@ -179,11 +179,18 @@ func (s *Session) Write(_ context.Context, owner, id string, in Input) error {
 	if e.out != nil {
 		offset = e.out.offset()
 	}
-	if !e.settling {
+	late := e.settling
+	if !late {
 		e.facts.Add(1)
 		defer e.facts.Done()
 	}
 	e.mu.Unlock()
+	if late {
+		if !s.stay() {
+			return ErrEnded // nothing follows the end of a session
+		}
+		defer s.over.Done()
+	}
 
 	fact := events.Input{Bytes: len(in.Data), Close: in.Close, Resize: in.Resize, Offset: offset}
 	switch {
