@@ -14,7 +14,6 @@ import (
 	"io"
 	"os"
 	"os/signal"
-	"runtime"
 	"runtime/debug"
 	"strings"
 	"syscall"
@@ -23,24 +22,14 @@ import (
 )
 
 // collectAt is when the collector starts, in percent of the living heap. The
-// heap is small but for blocks of output: a host holds less of them for it. Of a
-// small heap alone that is next to nothing, and the collector would run dozens of
-// times a second, in the way of every call: the ballast counts as living, and
-// takes no memory, since nobody touches it. See docs/decisions/0011-write-cache.md.
-const (
-	collectAt    = 15
-	ballastBytes = 64 << 20
-)
+// heap is small but for blocks of output: a host holds less of them for it.
+const collectAt = 40
 
 func main() {
-	var ballast []byte
 	if os.Getenv("GOGC") == "" {
 		debug.SetGCPercent(collectAt)
-		ballast = make([]byte, ballastBytes)
 	}
-	code := run(os.Args[1:], os.Stdin, os.Stdout, os.Stderr)
-	runtime.KeepAlive(ballast)
-	os.Exit(code)
+	os.Exit(run(os.Args[1:], os.Stdin, os.Stdout, os.Stderr))
 }
 
 // run is main with its surroundings passed in; it returns the exit code.
