@@ -28,7 +28,7 @@ const (
 	// packWork is how long a gentle packer works before it rests, and packRest how
 	// many times as long: whoever else waits for the processor goes first.
 	packWork = time.Millisecond
-	packRest = 3
+	packRest = 9
 	// publishTimeout bounds how long a packed message may take.
 	publishTimeout = 10 * time.Second
 )
