@@ -140,12 +140,20 @@ func (l *Ledger) open(ctx context.Context) (err error) {
 	return nil
 }
 
+// dyingMost bounds the wait for a host that was killed: it holds its locks until
+// the kernel has taken it apart, which takes a while where its memory is large.
+const dyingMost = time.Second
+
 // openReading opens the ledger at rest, or its store when it is not.
 func (l *Ledger) openReading(ctx context.Context) error {
 	if err := prepare(l.dir(), true); err != nil {
 		return err
 	}
 	r, err := openRest(l.dir())
+	for until := time.Now().Add(dyingMost); r == nil && err == nil && l.dir().hostDies() && time.Now().Before(until); {
+		pause(ctx, 5*time.Millisecond)
+		r, err = openRest(l.dir())
+	}
 	if err != nil {
 		return err
 	}

@@ -4,10 +4,13 @@ import (
 	"encoding/binary"
 	"errors"
 	"io/fs"
+	"net"
 	"os"
 	"path/filepath"
 	"slices"
+	"strconv"
 	"sync"
+	"time"
 )
 
 // A reader need not start the server to read a ledger that nobody hosts: the
@@ -86,6 +89,31 @@ func openRest(d stateDir) (*rest, error) {
 		return nil, nil
 	}
 	return r, nil
+}
+
+// greetMost is how long a host may take to greet who connects: it takes less than
+// a millisecond, and one that was killed still accepts connections for a while.
+const greetMost = 100 * time.Millisecond
+
+// hostDies reports whether the ledger is locked by a host that greets nobody.
+func (d stateDir) hostDies() bool {
+	lock, err := lockShared(d.hostLock())
+	if lock != nil {
+		_ = lock.Close() // it was only tried
+	}
+	var ep endpoint
+	if !errors.Is(err, errLocked) || readJSON(d.endpoint(), &ep) != nil {
+		return false
+	}
+	conn, err := net.DialTimeout("tcp", net.JoinHostPort("127.0.0.1", strconv.Itoa(ep.Port)), greetMost)
+	if err != nil {
+		return true
+	}
+	defer func() { _ = conn.Close() }()
+	if conn.SetReadDeadline(time.Now().Add(greetMost)) == nil {
+		_, err = conn.Read(make([]byte, 1))
+	}
+	return err != nil
 }
 
 // look finds the blocks: as the last host left them, or by an inspection when it

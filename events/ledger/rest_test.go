@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"maps"
 	"math/rand/v2"
+	"net"
 	"os"
 	"path/filepath"
 	"slices"
@@ -377,5 +378,51 @@ func TestReadersShareTheLockAndHostsDoNot(t *testing.T) {
 	}
 	if err := host.Close(); err != nil {
 		t.Fatal(err)
+	}
+}
+
+// TestReadingWaitsForAHostToDie locks the ledger as a host does that was killed:
+// its port takes connections for a while, and nobody greets.
+func TestReadingWaitsForAHostToDie(t *testing.T) {
+	d := filled(t)
+	port, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer port.Close()
+	lock, err := d.lockHost(true)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := writeJSON(d.endpoint(), endpoint{Version: 1, Port: port.Addr().(*net.TCPAddr).Port}, false); err != nil {
+		t.Fatal(err)
+	}
+	if !d.hostDies() {
+		t.Error("it greets")
+	}
+	gone := make(chan error)
+	go func() {
+		for range 2 { // the one above, and whoever reads has found it locked
+			if c, err := port.Accept(); err != nil || c.Close() != nil {
+				t.Error("nobody asked whether it greets")
+			}
+		}
+		gone <- lock.Close()
+	}()
+	l, err := Open(t.Context(), Options{Dir: string(d), ReadOnly: true})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := <-gone; err != nil {
+		t.Error(err)
+	}
+	if l.resting() == nil {
+		t.Error("it was not read at rest")
+	}
+	if n := count(t, l); n != faultEvents {
+		t.Errorf("%d events", n)
+	}
+	if err := l.Close(); err != nil {
+		t.Error(err)
 	}
 }
