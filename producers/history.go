@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"time"
 
 	"github.com/yieldlog/yieldlog/events"
 	"github.com/yieldlog/yieldlog/events/ledger"
@@ -110,6 +111,10 @@ func point(ctx context.Context, l *ledger.Ledger, session string, at uint64) (ui
 // that it has one writer at a time.
 func appendDead(ctx context.Context, l *ledger.Ledger, e events.Event) error {
 	release, err := claimDead(ctx, l, e.Session)
+	for until := time.Now().Add(claimMost); errors.Is(err, ledger.ErrLive) && time.Now().Before(until) && ctx.Err() == nil; {
+		time.Sleep(claimPause) // somebody declares it lost, or tells of its mail
+		release, err = claimDead(ctx, l, e.Session)
+	}
 	if err != nil {
 		return err
 	}
@@ -117,6 +122,10 @@ func appendDead(ctx context.Context, l *ledger.Ledger, e events.Event) error {
 	_, err = l.Append(ctx, e)
 	return err
 }
+
+// claimMost bounds the wait for the claim of a dead session that another process
+// has for a moment, and claimPause is the wait before it is tried again.
+const claimMost, claimPause = 2 * time.Second, 10 * time.Millisecond
 
 // claimDead claims a session whose process is gone.
 func claimDead(ctx context.Context, l *ledger.Ledger, session string) (release func(), err error) {
