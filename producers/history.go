@@ -134,13 +134,18 @@ func claimDead(ctx context.Context, l *ledger.Ledger, session string) (release f
 		return nil, err
 	}
 	defer end()
+	return takeOver(ctx, l, session, "")
+}
+
+// takeOver claims a session whose process is gone, and declares it lost if nobody
+// did. by is the session that finds it. The caller has the turn to recover.
+func takeOver(ctx context.Context, l *ledger.Ledger, session, by string) (release func(), err error) {
 	claim, err := l.ClaimSession(session)
 	if err != nil {
 		return nil, err
 	}
-	// One that died is declared lost first: the claim, once released, is what
-	// the next opener would have found it by.
-	unread, err := declareLost(ctx, l, session, "")
+	// Without a release on failure: the claim's file is what the next look finds.
+	unread, err := declareLost(ctx, l, session, by)
 	if err != nil {
 		return nil, err
 	}

@@ -99,17 +99,13 @@ func (o *lookout) look(ctx context.Context) error {
 		if again, known := o.done[id]; known && (again.IsZero() || time.Now().Before(again)) {
 			continue
 		}
-		claim, err := o.ledger.ClaimSession(id)
+		release, err := takeOver(ctx, o.ledger, id, o.by)
 		if errors.Is(err, ledger.ErrLive) {
 			continue
 		}
 		if err == nil {
-			// Without a release on failure: the claim's file is what the next opener finds.
-			var unread bool
-			if unread, err = declareLost(ctx, o.ledger, id, o.by); err == nil {
-				giveUp(claim, claim.Left && unread)
-				o.done[id] = time.Time{}
-			}
+			release()
+			o.done[id] = time.Time{}
 		}
 		if ctx.Err() != nil {
 			return ctx.Err()
