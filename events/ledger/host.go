@@ -142,15 +142,15 @@ const longIndex = 16 << 20
 
 // dropGivenUp deletes what a pack that was cut off left beside what counts.
 func (h *host) dropGivenUp(ctx context.Context) error {
-	ents, err := os.ReadDir(h.dir.streams())
-	if err != nil && !errors.Is(err, fs.ErrNotExist) {
-		return fmt.Errorf("listing streams: %w", err)
+	found, err := streamFolders(h.dir)
+	if err != nil {
+		return err
 	}
-	for _, e := range ents {
-		if !givenUp(h.marker, e.Name()) {
+	for _, name := range found {
+		if !givenUp(h.marker, name) {
 			continue
 		}
-		if err := h.deleteStream(ctx, e.Name()); err != nil {
+		if err := h.deleteStream(ctx, name); err != nil {
 			return err
 		}
 	}

@@ -76,23 +76,38 @@ func (in *inspection) err() error {
 // streamNames joins the streams of the marker with those on disk.
 func streamNames(dir stateDir, m *marker) ([]string, error) {
 	names := append([]string(nil), m.Streams...)
-	ents, err := os.ReadDir(dir.streams())
-	if err != nil && !errors.Is(err, fs.ErrNotExist) {
-		return nil, fmt.Errorf("listing streams: %w", err)
+	found, err := streamFolders(dir)
+	if err != nil {
+		return nil, err
 	}
-	for _, e := range ents {
-		if m.has(e.Name()) || !e.IsDir() || strings.HasPrefix(e.Name(), ".") || givenUp(m, e.Name()) || unborn(dir, m, e.Name()) {
+	for _, name := range found {
+		if m.has(name) || givenUp(m, name) || unborn(dir, m, name) {
 			continue
 		}
 		// A stream whose creation was cut off before its description was written holds nothing.
-		if _, err := os.Stat(filepath.Join(dir.stream(e.Name()), "meta.inf")); err == nil {
-			names = append(names, e.Name())
+		if _, err := os.Stat(filepath.Join(dir.stream(name), "meta.inf")); err == nil {
+			names = append(names, name)
 		}
 	}
 	// A pack that nobody had marked yet does not count beside the raw segment.
 	return slices.DeleteFunc(names, func(n string) bool {
 		return !m.has(n) && strings.HasPrefix(n, packedPrefix) && slices.Contains(names, twinName(n))
 	}), nil
+}
+
+// streamFolders lists the streams on disk, whether or not they count.
+func streamFolders(dir stateDir) ([]string, error) {
+	ents, err := os.ReadDir(dir.streams())
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return nil, fmt.Errorf("listing streams: %w", err)
+	}
+	var names []string
+	for _, e := range ents {
+		if e.IsDir() && !strings.HasPrefix(e.Name(), ".") {
+			names = append(names, e.Name())
+		}
+	}
+	return names, nil
 }
 
 // givenUp reports whether a stream on disk does not count because its twin does:
@@ -116,13 +131,13 @@ func unborn(dir stateDir, m *marker, name string) bool {
 // removeUnborn removes what is left of such streams: JetStream would make one of
 // that name without its meta.sum, and then not find it again.
 func removeUnborn(dir stateDir, m *marker) error {
-	ents, err := os.ReadDir(dir.streams())
-	if err != nil && !errors.Is(err, fs.ErrNotExist) {
-		return fmt.Errorf("listing streams: %w", err)
+	found, err := streamFolders(dir)
+	if err != nil {
+		return err
 	}
-	for _, e := range ents {
-		if e.IsDir() && unborn(dir, m, e.Name()) {
-			if err := os.RemoveAll(dir.stream(e.Name())); err != nil {
+	for _, name := range found {
+		if unborn(dir, m, name) {
+			if err := os.RemoveAll(dir.stream(name)); err != nil {
 				return fmt.Errorf("removing a stream whose creation was cut off: %w", err)
 			}
 		}
