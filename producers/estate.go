@@ -80,9 +80,9 @@ type past struct {
 // losses are the sequences at which sessions were found dead.
 type losses map[string]uint64
 
-// toldOf reports whether one of the sessions may have told of the record before
+// mayHaveTold reports whether one of the sessions may have told of the record before
 // it died and could not say so: the record's own, or one that had inherited it.
-func (l losses) toldOf(m Mail) bool {
+func (l losses) mayHaveTold(m Mail) bool {
 	for session, seq := range l {
 		// Who posted what a session lost found that one dead.
 		if seq > m.Seq && (session != m.Session || m.Mail != events.MailResumed) {
@@ -125,7 +125,7 @@ func (es *estates) adopt(s *Session) error {
 		case events.Posted:
 			if p := sessions[e.Session]; e.Session != s.id && p.ended && s.opened.Follows(p.opened) {
 				m := mailOf(e, b)
-				m.Redelivered = lost.toldOf(m)
+				m.Redelivered = lost.mayHaveTold(m)
 				left[e.Subject] = &letter{durable: true, announced: true, mail: m}
 			}
 		case events.Acknowledged:

@@ -339,7 +339,7 @@ func (u *unreadMail) left(session, owner string) (letters map[string]*letter, en
 	for id, m := range u.records {
 		if m.Session == session && m.Owner == owner {
 			m = m.clone()
-			m.Redelivered = u.lost.toldOf(m)
+			m.Redelivered = u.lost.mayHaveTold(m)
 			letters[id] = &letter{durable: true, announced: true, mail: m}
 		}
 	}
