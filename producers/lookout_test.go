@@ -118,3 +118,22 @@ func TestALookoutLeavesAnotherLedgerAlone(t *testing.T) {
 		t.Errorf("%v, %v", ids, err)
 	}
 }
+
+// TestWhoAppendsToADeadSessionWaitsForItsClaim has another process tell of the
+// session's mail at that moment.
+func TestWhoAppendsToADeadSessionWaitsForItsClaim(t *testing.T) {
+	l := newBench(t).ledger
+	dead := events.NewID()
+	if _, err := l.Append(t.Context(), events.Event{Session: dead, Subject: dead, Body: events.Opened{Program: "test"}}); err != nil {
+		t.Fatal(err)
+	}
+	claim, err := l.ClaimSession(dead)
+	if err != nil {
+		t.Fatal(err)
+	}
+	time.AfterFunc(10*claimPause, claim.Release)
+	// As NotePruned does, once nobody has answered.
+	if err := appendDead(t.Context(), l, events.Event{Session: dead, Owner: events.RootOwner, Subject: events.NewID(), Body: events.Pruned{To: 1}}); err != nil {
+		t.Error(err)
+	}
+}
