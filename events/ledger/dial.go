@@ -8,7 +8,6 @@ import (
 	"net"
 	"os"
 	"slices"
-	"strconv"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -124,7 +123,7 @@ func (d *dialer) join() (net.Conn, error) {
 	if err := readJSON(d.dir.endpoint(), &ep); err != nil {
 		return nil, fmt.Errorf("the host of the ledger is starting or stopping: %w", err)
 	}
-	return net.DialTimeout("tcp", net.JoinHostPort("127.0.0.1", strconv.Itoa(ep.Port)), 2*time.Second)
+	return net.DialTimeout("tcp", loopback(ep.Port), 2*time.Second)
 }
 
 // useKey makes the connection log in with the present key: it may have been

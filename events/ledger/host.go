@@ -293,7 +293,7 @@ func (h *host) startServer() error {
 
 // free reports whether a port can be listened on.
 func free(port int) bool {
-	l, err := net.Listen("tcp", net.JoinHostPort("127.0.0.1", strconv.Itoa(port)))
+	l, err := net.Listen("tcp", loopback(port))
 	return err == nil && l.Close() == nil
 }
 

@@ -8,7 +8,6 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
-	"strconv"
 	"sync"
 	"time"
 )
@@ -105,7 +104,7 @@ func (d stateDir) hostDies() bool {
 	if !errors.Is(err, errLocked) || readJSON(d.endpoint(), &ep) != nil {
 		return false
 	}
-	conn, err := net.DialTimeout("tcp", net.JoinHostPort("127.0.0.1", strconv.Itoa(ep.Port)), greetMost)
+	conn, err := net.DialTimeout("tcp", loopback(ep.Port), greetMost)
 	if err != nil {
 		return true
 	}

@@ -46,9 +46,12 @@ func ReadSubscriber(dir string) (Subscriber, error) {
 	}, nil
 }
 
+// loopback is a port of this machine, as an address.
+func loopback(port int) string { return net.JoinHostPort("127.0.0.1", strconv.Itoa(port)) }
+
 // address is where the host listens, and whether somebody does.
 func (c credentials) address() (url string, hosted bool) {
-	address := net.JoinHostPort("127.0.0.1", strconv.Itoa(c.Port))
+	address := loopback(c.Port)
 	conn, err := net.DialTimeout("tcp", address, 2*time.Second)
 	if err == nil {
 		_ = conn.Close() // it only asked
