@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"slices"
 	"strings"
 	"time"
 
@@ -44,7 +45,7 @@ func (r *round) check() {
 		}
 	}
 	r.logf("%d sessions, %d executions (%d lost), %d answers (%d refused), %d letters, told by %v; all gone after %v",
-		len(h.sessions.List()), h.processes.Len(), h.lost, len(r.answers), r.refused, len(r.letters), h.tellers(), gone.Round(time.Millisecond))
+		len(h.sessions.List()), len(slices.Collect(h.processes.Everything())), h.lost, len(r.answers), r.refused, len(r.letters), h.tellers(), gone.Round(time.Millisecond))
 }
 
 // A history is the ledger as it was read.

@@ -49,7 +49,7 @@ func (w *world) bytes(t interface{ Fatal(...any) }) string {
 	b, err := json.Marshal([]any{
 		w.processes.List(), w.processes.Live(), hidden, w.sessions.List(),
 		w.transcript.Rows(""), w.transcript.Rows("/root"), w.one.Rows("/root/a"), w.breadcrumbs.List(),
-		w.mailbox.List("", ""), w.mailbox.Unread("s1", "/root"), w.recovery.Open(), w.recovery.Unsettled(""),
+		w.mailbox.List("", ""), w.recovery.Open(), w.recovery.Unsettled(""),
 	})
 	if err != nil {
 		t.Fatal(err)

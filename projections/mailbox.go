@@ -44,23 +44,10 @@ type Mailbox struct {
 	mark    watermark
 	records []*Record
 	index   map[string]*Record
-	unread  map[mailboxKey][]*Record
 }
-
-type mailboxKey struct{ session, owner string }
 
 // NewMailbox returns an empty fold.
-func NewMailbox() *Mailbox {
-	return &Mailbox{index: map[string]*Record{}, unread: map[mailboxKey][]*Record{}}
-}
-
-// Get returns a record.
-func (m *Mailbox) Get(id string) (Record, bool) {
-	if r := m.index[id]; r != nil {
-		return r.clone(), true
-	}
-	return Record{}, false
-}
+func NewMailbox() *Mailbox { return &Mailbox{index: map[string]*Record{}} }
 
 // List returns the records of an owner in a session in the order of posting.
 // An empty session or owner stands for all.
@@ -85,16 +72,6 @@ func (m *Mailbox) Owners(session string) []string {
 		}
 	}
 	return owners
-}
-
-// Unread returns an owner's records that did not reach it yet, in the order of
-// posting. It takes time for what it returns, not for what was ever posted.
-func (m *Mailbox) Unread(session, owner string) []Record {
-	var list []Record
-	for _, r := range m.unread[mailboxKey{session, owner}] {
-		list = append(list, r.clone())
-	}
-	return list
 }
 
 // Apply implements [Fold].
@@ -124,8 +101,6 @@ func (m *Mailbox) post(e events.Event, b events.Posted) {
 	}
 	m.records = append(m.records, r)
 	m.index[r.ID] = r
-	k := mailboxKey{r.Session, r.Owner}
-	m.unread[k] = append(m.unread[k], r)
 }
 
 func (m *Mailbox) acknowledge(e events.Event, b events.Acknowledged) {
@@ -143,18 +118,6 @@ func (m *Mailbox) acknowledge(e events.Event, b events.Acknowledged) {
 	}
 	r.State, r.AcknowledgedAt = MailAcknowledged, e.Time
 	r.By, r.Redelivered, r.Offered = b.By, b.Redelivered, b.Offered
-	m.drop(r)
-}
-
-// drop takes a record off its unread list.
-func (m *Mailbox) drop(r *Record) {
-	k := mailboxKey{r.Session, r.Owner}
-	left := slices.DeleteFunc(m.unread[k], func(u *Record) bool { return u == r })
-	if len(left) == 0 {
-		delete(m.unread, k)
-		return
-	}
-	m.unread[k] = left
 }
 
 // rewind hides the records that a session posted after a sequence.
@@ -163,7 +126,6 @@ func (m *Mailbox) rewind(session string, to uint64) {
 		hidden := r.Session == session && r.Seq > to
 		if hidden {
 			delete(m.index, r.ID)
-			m.drop(r)
 		}
 		return hidden
 	})

@@ -39,9 +39,6 @@ func (p *Processes) Get(execution string) (Process, bool) {
 	return p.view(int(i)), true
 }
 
-// Len counts the executions.
-func (p *Processes) Len() int { return len(p.rows) }
-
 // All yields every listed execution, the newest first.
 func (p *Processes) All() iter.Seq[Process] {
 	return func(yield func(Process) bool) {

@@ -13,7 +13,6 @@ import (
 type OpenSession struct {
 	ID     string
 	Seq    uint64
-	At     time.Time
 	Opened events.Opened
 }
 
@@ -21,17 +20,10 @@ type OpenSession struct {
 // a dead session lost.
 type Unsettled struct {
 	Execution, Session, Owner string
-	Name                      string
-	Command                   string
-	Monitor                   bool
 	RequestedSeq              uint64
 	RequestedAt               time.Time
 	// Spawned is the process, zero if it never started.
 	Spawned events.Spawned
-	Yielded bool
-	// Offset is the last output offset that the lifecycle told of. The output
-	// itself may be longer.
-	Offset int64
 	// Pruned is the end of the output that was deleted on purpose, 0 if none was.
 	Pruned int64
 }
@@ -74,35 +66,22 @@ func (r *Recovery) Apply(e events.Event) {
 	}
 	switch b := e.Body.(type) {
 	case events.Opened:
-		r.sessions[e.Session] = OpenSession{ID: e.Session, Seq: e.Seq, At: e.Time, Opened: b}
+		r.sessions[e.Session] = OpenSession{ID: e.Session, Seq: e.Seq, Opened: b}
 	case events.Closed, events.Lost:
 		delete(r.sessions, e.Session)
 	case events.Requested:
 		r.pending[e.Subject] = &Unsettled{
-			Execution: e.Subject, Session: e.Session, Owner: e.Owner, Name: b.Name, Command: b.Command,
-			Monitor: b.Monitor, RequestedSeq: e.Seq, RequestedAt: e.Time,
+			Execution: e.Subject, Session: e.Session, Owner: e.Owner, RequestedSeq: e.Seq, RequestedAt: e.Time,
+		}
+	case events.Spawned:
+		if u := r.pending[e.Subject]; u != nil {
+			u.Spawned = b
+		}
+	case events.Pruned:
+		if u := r.pending[e.Subject]; u != nil {
+			u.Pruned = max(u.Pruned, b.To)
 		}
 	case events.Refused, events.Settled:
 		delete(r.pending, e.Subject)
-	default:
-		if u := r.pending[e.Subject]; u != nil {
-			u.progress(e.Body)
-		}
-	}
-}
-
-func (u *Unsettled) progress(body events.Body) {
-	switch b := body.(type) {
-	case events.Spawned:
-		u.Spawned = b
-	case events.Yielded:
-		u.Yielded = true
-		u.Offset = max(u.Offset, b.Offset)
-	case events.Input:
-		u.Offset = max(u.Offset, b.Offset)
-	case events.Stopping:
-		u.Offset = max(u.Offset, b.Offset)
-	case events.Pruned:
-		u.Pruned = max(u.Pruned, b.To)
 	}
 }
