@@ -211,12 +211,12 @@ func TestPlayerPausesAndSteps(t *testing.T) {
 			shown = play(t, p)
 		}()
 		time.Sleep(150 * time.Millisecond) // the fake clock's
-		p.Pause()
+		p.Toggle()
 		time.Sleep(time.Hour)
 		p.Step() // the yield
 		p.Step() // and the output behind it
 		time.Sleep(time.Hour)
-		p.Resume()
+		p.Toggle()
 		<-ended
 		step := time.Hour + 150*time.Millisecond
 		want := []time.Duration{0, 10 * time.Millisecond, 100 * time.Millisecond, step, step, step + time.Hour + 4700*time.Millisecond, step + time.Hour + 4800*time.Millisecond}
@@ -229,7 +229,7 @@ func TestPlayerPausesAndSteps(t *testing.T) {
 func TestPlayerIsCancelled(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	p := &replay.Player{}
-	p.Pause()
+	p.Toggle()
 	err := p.Play(ctx, replay.Timeline(ctx, evening(), events.Filter{}, 0), func(replay.Frame) error {
 		cancel()
 		return nil

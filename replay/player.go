@@ -49,13 +49,7 @@ type Player struct {
 	wake   chan struct{}
 }
 
-// Pause holds the player before its next frame.
-func (p *Player) Pause() { p.change(func() { p.paused = true }) }
-
-// Resume lets it go on.
-func (p *Player) Resume() { p.change(func() { p.paused = false }) }
-
-// Toggle pauses or resumes.
+// Toggle holds the player before its next frame, or lets it go on.
 func (p *Player) Toggle() { p.change(func() { p.paused = !p.paused }) }
 
 // Step shows the next frame at once, also while paused.

@@ -35,9 +35,6 @@ var (
 	MarkRefused   = Mark{"refused", "⊘", "refused"}
 )
 
-// Marks lists the marks of ended executions, the ones that need a look first.
-var Marks = []Mark{MarkFailed, MarkTimedOut, MarkLost, MarkRefused, MarkStopped, MarkCompleted}
-
 // MarkOf is the mark of an execution.
 func MarkOf(p projections.Process) Mark {
 	switch {
