@@ -135,14 +135,10 @@ func (n *lane) again(e *entry) {
 func (l *Ledger) alreadyStored(e *entry) (bool, uint64, error) {
 	ctx, cancel := context.WithTimeout(context.Background(), 2*time.Second)
 	defer cancel()
-	var (
-		r   Raw
-		err error
-	)
 	if o, ok := e.event.Body.(events.Output); ok {
 		return l.outputStored(ctx, e.event, o)
 	}
-	r, err = l.last(ctx, lifecycleStream, e.msg.Subject)
+	r, err := l.last(ctx, lifecycleStream, e.msg.Subject)
 	if errors.Is(err, errNoMessage) {
 		return false, 0, nil
 	}

@@ -81,7 +81,7 @@ func (c *chain) ended(session, hash string) {
 func (l *Ledger) stored(e *entry) {
 	switch b := e.event.Body.(type) {
 	case events.Output:
-		l.positions.note(e.event.Subject, position{offset: b.Offset, end: b.End(), segment: e.stream, seq: e.event.Seq})
+		l.positions.note(e.event.Subject, position{offset: b.Offset, segment: e.stream, seq: e.event.Seq})
 	case events.Closed, events.Lost:
 		l.chain.ended(e.event.Session, e.hash)
 	}

@@ -2,9 +2,7 @@ package ledger
 
 import (
 	"maps"
-	"path/filepath"
 	"slices"
-	"strconv"
 )
 
 // left is what a host leaves behind when it stops in good order: the blocks of
@@ -62,8 +60,7 @@ func readLeft(d stateDir, m *marker) (map[string][]restBlock, bool) {
 	for name, list := range now {
 		found[name] = make([]restBlock, len(list))
 		for i, b := range list {
-			path := filepath.Join(d.stream(name), "msgs", strconv.FormatInt(b[0], 10)+".blk")
-			found[name][i] = restBlock{path: path, size: b[1]}
+			found[name][i] = restBlock{path: blockPath(d.stream(name), int(b[0])), size: b[1]}
 		}
 	}
 	return found, true

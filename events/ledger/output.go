@@ -136,7 +136,7 @@ func (w *walk) read(ctx context.Context, segment string, seq uint64) (done bool,
 			return true, nil
 		}
 		if ok {
-			w.l.positions.note(w.execution, position{offset: start, end: end, segment: segment, seq: r.Seq})
+			w.l.positions.note(w.execution, position{offset: start, segment: segment, seq: r.Seq})
 		}
 		if !w.yield(piece{Raw: r, segment: segment}, nil) {
 			return false, errStopped
@@ -191,9 +191,6 @@ func (l *Ledger) seek(ctx context.Context, segment, subject string, seq uint64, 
 		}
 		if _, end, ok := events.OutputSpan(r.Message); !ok || end > from {
 			hi = mid
-			if r.Seq < hi {
-				hi = r.Seq
-			}
 			continue
 		}
 		lo = r.Seq + 1
@@ -238,9 +235,9 @@ type positions struct {
 }
 
 type position struct {
-	offset, end int64
-	segment     string
-	seq         uint64
+	offset  int64
+	segment string
+	seq     uint64
 }
 
 const (

@@ -10,26 +10,7 @@ import (
 	"time"
 )
 
-// Inspect scans every block of a ledger that nobody has open, and names what is
-// damaged, one line each. It changes nothing. It reads all of the ledger.
-func Inspect(dir string) ([]string, error) {
-	d := stateDir(dir)
-	lock, err := d.lockHost(false)
-	if err != nil {
-		return nil, fmt.Errorf("inspecting the ledger (it must not be in use): %w", err)
-	}
-	defer func() { _ = lock.Close() }()
-	in, _, err := inspectAll(d)
-	if err != nil {
-		return nil, err
-	}
-	lines := make([]string, len(in.faults))
-	for i, f := range in.faults {
-		lines[i] = f.text
-	}
-	return lines, nil
-}
-
+// inspectAll scans every block of a ledger that nobody has open. It changes nothing.
 func inspectAll(d stateDir) (inspection, *marker, error) {
 	m, err := d.readMarker()
 	if err != nil {
@@ -106,8 +87,7 @@ func repairFault(d stateDir, m *marker, f fault, kept string) (string, error) {
 	if err := os.Remove(d.seen()); err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return "", err
 	}
-	index := filepath.Join(d.stream(f.stream), "msgs", "index.db")
-	if err := os.Remove(index); err != nil && !errors.Is(err, fs.ErrNotExist) {
+	if err := os.Remove(indexFile(d.stream(f.stream))); err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return "", err
 	}
 	_, err := os.Stat(f.block)

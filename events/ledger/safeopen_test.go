@@ -243,18 +243,6 @@ func refusedTwice(t *testing.T, d stateDir, text string) {
 	}
 }
 
-func TestInspectNamesTheDamage(t *testing.T) {
-	d := filled(t)
-	if lines, err := Inspect(string(d)); err != nil || len(lines) > 0 {
-		t.Fatalf("inspected an intact ledger: %v, %q", err, lines)
-	}
-	flip(t, filepath.Join(d.stream(lifecycleStream), "msgs", "2.blk"), 5000)
-	lines, err := Inspect(string(d))
-	if err != nil || len(lines) != 1 || !strings.Contains(lines[0], "2.blk") {
-		t.Errorf("inspected %q, %v", lines, err)
-	}
-}
-
 // TestOpenThatWasKilled finds the copies of an open that was killed when the
 // server had deleted a stream: they are put back.
 func TestOpenThatWasKilled(t *testing.T) {
