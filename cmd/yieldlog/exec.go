@@ -99,11 +99,11 @@ func (a *app) exec(ctx context.Context, r producers.Request) (err error) {
 	if err = errors.Join(err, <-printed); err != nil {
 		return fmt.Errorf("running the command: %w", err)
 	}
-	return a.execStatus(ctx, v, result)
+	return a.execStatus(ctx, t, result)
 }
 
 // execStatus is the command's end as the end of this process.
-func (a *app) execStatus(ctx context.Context, v *live, r producers.Result) error {
+func (a *app) execStatus(ctx context.Context, t *terminal, r producers.Result) error {
 	if r.Outcome == producers.Refused {
 		if r.Reason == "background" { // the refusal's own advice is for agents
 			r.Refusal = "the background operator & is refused: the command would outlive its shell unseen. " +
@@ -112,6 +112,7 @@ func (a *app) execStatus(ctx context.Context, v *live, r producers.Result) error
 		fmt.Fprintln(a.err, "yieldlog:", r.Refusal)
 		return statusError{exitNotStarted}
 	}
+	v := t.live
 	if err := v.engine.WaitFor(ctx, r.Seq); err != nil {
 		return fmt.Errorf("waiting for the end: %w", err)
 	}
@@ -122,6 +123,9 @@ func (a *app) execStatus(ctx context.Context, v *live, r producers.Result) error
 	}
 	if t := p.Settled.Termination; t != events.TermExited && t != events.TermSignal && t != events.TermStopped {
 		fmt.Fprintf(a.err, "yieldlog: %s\n", describeEnd(*p.Settled))
+	}
+	if n := p.Settled.Offset - t.printed; n > 0 {
+		fmt.Fprintf(a.err, "yieldlog: %s of the output were pruned before they could be printed\n", size(n))
 	}
 	return exitOf(*p.Settled)
 }

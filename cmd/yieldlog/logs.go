@@ -79,6 +79,7 @@ type printer struct {
 	id       named
 	out, err io.Writer
 	next     int64 // the offset of the first byte that was not printed
+	printed  int64 // bytes
 }
 
 // catchUp prints what there is.
@@ -99,6 +100,7 @@ func (p *printer) catchUp(ctx context.Context) error {
 			return fmt.Errorf("printing the output: %w", err)
 		}
 		p.next = b.End()
+		p.printed += int64(len(b.Data))
 	}
 	return nil
 }

@@ -22,6 +22,7 @@ type terminal struct {
 	running chan struct{}
 	more    chan struct{} // there is output to print
 	over    chan struct{} // the call has returned; its caller closes it
+	printed int64         // bytes of output, when print has returned
 }
 
 func newTerminal(a *app, v *live) *terminal {
@@ -54,7 +55,9 @@ func (t *terminal) print(ctx context.Context) error {
 	p := &printer{ledger: t.live.ledger, id: named{t.live.session.ID(), t.id}, out: t.app.out, err: t.app.err}
 	ended := make(chan error)
 	go func() { <-t.over; close(ended) }()
-	return p.printUntil(ctx, t.more, ended)
+	err := p.printUntil(ctx, t.more, ended)
+	t.printed = p.printed
+	return err
 }
 
 // inputChunk is how much input is handed over at a time, in bytes: each is an
