@@ -120,7 +120,7 @@ func (b *bench) besideCapture() ([]row, error) {
 		return nil, err
 	}
 	took := map[string][]time.Duration{}
-	for range 10 {
+	for range 40 { // each takes a quarter of a second, and p99 wants hundreds of calls
 		flood, err := c.exec(fmt.Sprintf("yes 'a flood of lines, each of them rather ordinary' | head -c %d", besideBytes), "yield_ms", 0)
 		if err != nil {
 			return nil, err

@@ -14,21 +14,14 @@ import (
 	"io"
 	"os"
 	"os/signal"
-	"runtime/debug"
 	"strings"
 	"syscall"
 
 	"github.com/yieldlog/yieldlog/events/ledger"
 )
 
-// collectAt is when the collector starts, in percent of the living heap. The
-// heap is small but for blocks of output: a host holds less of them for it.
-const collectAt = 40
-
 func main() {
-	if os.Getenv("GOGC") == "" {
-		debug.SetGCPercent(collectAt)
-	}
+	tuneCollector()
 	os.Exit(run(os.Args[1:], os.Stdin, os.Stdout, os.Stderr))
 }
 

@@ -200,8 +200,13 @@ func (d *dialer) sign(nonce []byte) ([]byte, error) {
 	return c.sign(nonce)
 }
 
+// queueLength is how many messages a subscription holds for its reader. Each
+// reserves room for them: 64 Ki, as is usual, made half a megabyte of garbage a read.
+const queueLength = 2048
+
 func (d *dialer) options() []nats.Option {
 	return []nats.Option{
+		nats.SyncQueueLen(queueLength),
 		nats.Name(fmt.Sprintf("yieldlog %d", os.Getpid())),
 		nats.SetCustomDialer(d),
 		nats.SkipHostLookup(),

@@ -15,7 +15,7 @@ import (
 
 // The most that a follower may lag behind before it is dropped and reads again.
 const (
-	followMessages = 64 << 10
+	followMessages = queueLength
 	followBytes    = 64 << 20
 )
 

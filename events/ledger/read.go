@@ -17,7 +17,7 @@ import (
 
 // The size of one batched read.
 const (
-	batchMessages = 8192
+	batchMessages = queueLength - 1 // and the word that they are all
 	batchBytes    = 4 << 20
 	// leastFetch is the least bytes that a short read asks for.
 	leastFetch = 16 << 10
