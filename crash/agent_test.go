@@ -138,8 +138,10 @@ func (r *round) terminal(ctx context.Context, p *planner) error {
 		if code := cmd.ProcessState.ExitCode(); code != made.exit {
 			return fmt.Errorf("yieldlog exec of %s ended with %s, want status %d\n%s", made.command, cmd.ProcessState, made.exit, tail(&errs))
 		}
-		o := observation{Status: "completed", ExitCode: &made.exit, Stdout: out.String(), Stderr: made.stderr,
-			Truncated: strings.Contains(errs.String(), "were pruned before")}
+		o := observation{
+			Status: "completed", ExitCode: &made.exit, Stdout: out.String(), Stderr: made.stderr,
+			Truncated: strings.Contains(errs.String(), "were pruned before"),
+		}
 		r.told(answer{plan: made, tool: "terminal", observation: o})
 	}
 	return nil
