@@ -4,7 +4,10 @@ package producers
 
 import (
 	"context"
+	"errors"
+	"iter"
 	"math/rand/v2"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -65,7 +68,10 @@ func TestSinkRequestMayComeTwice(t *testing.T) {
 	b.posted(b.yields("true"))
 	b.mail.ready(t.Context(), events.RootOwner)
 	var first []Lent
-	for len(first) < 2 { // the callback follows the event
+	for deadline := time.Now().Add(patience); len(first) < 2; { // the callback follows the event
+		if time.Now().After(deadline) {
+			t.Fatalf("lent %+v", first)
+		}
 		first = append(first, b.mail.lend(t.Context(), events.RootOwner, 2, uint64(100+10*len(first)))...)
 	}
 	if again := b.mail.lend(t.Context(), events.RootOwner, 2, 100); len(again) == 0 || again[0] != first[0] {
@@ -211,6 +217,35 @@ func TestSinkIsNotLentWhatItTook(t *testing.T) {
 	<-recorded
 	if again := lend(); len(again) > 0 {
 		t.Errorf("lent again after that was recorded: %+v", again)
+	}
+}
+
+func TestSinksGoOnFollowingAfterAnError(t *testing.T) {
+	b := newBench(t)
+	k := newSinks(b.ledger, nil)
+	defer k.close()
+	var tries atomic.Int32
+	follow := k.mail.events
+	k.mail.events = func(ctx context.Context, f events.Filter, from uint64) iter.Seq2[events.Event, error] {
+		if tries.Add(1) > 2 { // both classes were tried
+			return follow(ctx, f, from)
+		}
+		return func(yield func(events.Event, error) bool) { yield(events.Event{}, errors.New("no answer")) }
+	}
+	if err := k.mail.open(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	b.posted(b.yields("true"))
+	for late := time.After(patience); ; {
+		news := k.mail.changed()
+		if len(k.mail.sessions(events.RootOwner)) > 0 {
+			return
+		}
+		select {
+		case <-news:
+		case <-late:
+			t.Fatal("mail that was posted after the error is not seen")
+		}
 	}
 }
 

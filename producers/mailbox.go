@@ -15,7 +15,7 @@ import (
 const (
 	// quietMost bounds how long a closing session waits for mail on its way.
 	quietMost = 2 * time.Second
-	// The pause before a refused append of mail is tried again.
+	// The pause before what failed is tried again: an append of mail, or its following.
 	firstRetry, lastRetry = 100 * time.Millisecond, 5 * time.Second
 )
 

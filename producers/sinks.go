@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"iter"
 	"log/slog"
 	"math/rand/v2"
 	"slices"
@@ -214,6 +215,8 @@ func (w *waits) begin(ctx context.Context) {
 // begins with the first pull.
 type unreadMail struct {
 	ledger *ledger.Ledger
+	// events follows the ledger; its Follow, but for tests in which that fails.
+	events func(context.Context, events.Filter, uint64) iter.Seq2[events.Event, error]
 	life   context.Context
 	cancel context.CancelFunc
 	done   sync.WaitGroup
@@ -231,7 +234,7 @@ type unreadMail struct {
 func newUnreadMail(l *ledger.Ledger) *unreadMail {
 	life, cancel := context.WithCancel(context.Background())
 	return &unreadMail{
-		ledger: l, life: life, cancel: cancel, records: map[string]Mail{}, over: map[string]bool{},
+		ledger: l, events: l.Follow, life: life, cancel: cancel, records: map[string]Mail{}, over: map[string]bool{},
 		lost: losses{}, news: make(chan struct{}),
 	}
 }
@@ -261,15 +264,24 @@ func (u *unreadMail) open(ctx context.Context) error {
 	return nil
 }
 
+// follow goes on after an error, with longer and longer pauses: sinks would
+// otherwise wait for mail that nobody sees.
 func (u *unreadMail) follow(c events.Class, from uint64) {
-	for e, err := range u.ledger.Follow(u.life, events.Filter{Class: c}, from) {
-		if err != nil {
-			if u.life.Err() == nil {
-				slog.Error("following the mailboxes for sinks", "error", err)
+	for wait := firstRetry; u.life.Err() == nil; wait = min(2*wait, lastRetry) {
+		for e, err := range u.events(u.life, events.Filter{Class: c}, from) {
+			if err != nil {
+				if u.life.Err() == nil {
+					slog.Warn("following the mailboxes for sinks", "error", err)
+				}
+				break
 			}
-			return
+			u.apply(e)
+			from, wait = e.Seq+1, firstRetry
 		}
-		u.apply(e)
+		select {
+		case <-u.life.Done():
+		case <-time.After(wait):
+		}
 	}
 }
 
