@@ -19,7 +19,13 @@ import (
 const openTimeout = 30 * time.Second
 
 // reconnectWait is the least wait between attempts to reconnect, and the jitter.
-const reconnectWait = 4 * time.Millisecond
+// After reconnectSoon attempts, some three seconds, it is reconnectLater: the
+// host may never come, as where the state directory was removed.
+const (
+	reconnectWait  = 4 * time.Millisecond
+	reconnectSoon  = 500
+	reconnectLater = 100 * time.Millisecond
+)
 
 // dialer is the custom dialer of a process's one connection. Each dial finds
 // the host or becomes it: when the host dies, whoever gets the lock first opens

@@ -166,14 +166,18 @@ func (s *store) beforeReconnect(fn func()) {
 
 // onReconnecting is the wait before an attempt to reconnect. NATS calls it
 // before every attempt, with no connection and without its lock.
-func (s *store) onReconnecting(int) time.Duration {
+func (s *store) onReconnecting(attempts int) time.Duration {
 	s.mu.Lock()
 	fn := s.before
 	s.mu.Unlock()
 	if fn != nil {
 		fn()
 	}
-	return reconnectWait + rand.N(reconnectWait)
+	wait := reconnectWait
+	if attempts > reconnectSoon {
+		wait = reconnectLater
+	}
+	return wait + rand.N(wait)
 }
 
 func (s *store) onReconnect(*nats.Conn) {

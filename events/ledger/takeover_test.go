@@ -180,6 +180,16 @@ func (w *writerProcess) progress(t *testing.T, n int) {
 	}
 }
 
+func TestReconnectingSlowsDown(t *testing.T) {
+	s := &store{}
+	if wait := s.onReconnecting(1); wait > 2*reconnectWait {
+		t.Errorf("the first attempt to reconnect waits for %v", wait)
+	}
+	if wait := s.onReconnecting(reconnectSoon + 1); wait < reconnectLater {
+		t.Errorf("after %d attempts it waits for %v", reconnectSoon, wait)
+	}
+}
+
 // TestSurvivorTakesOver kills the host with SIGKILL under load, again and
 // again. What was acknowledged must be there, once, in order.
 func TestSurvivorTakesOver(t *testing.T) {
