@@ -25,21 +25,27 @@ const (
 func (l *Ledger) Follow(ctx context.Context, f events.Filter, from uint64) iter.Seq2[events.Event, error] {
 	return func(yield func(events.Event, error) bool) {
 		next := max(from, 1)
-		if err := l.wake(ctx); err != nil {
+		l.goOn(ctx, yield, func() error { return l.followOnce(ctx, f, &next, yield) })
+	}
+}
+
+// goOn follows, again after each error that passes, until ctx ends or the reader
+// has enough.
+func (l *Ledger) goOn(ctx context.Context, yield func(events.Event, error) bool, follow func() error) {
+	if err := l.wake(ctx); err != nil {
+		yield(events.Event{}, err)
+		return
+	}
+	for ctx.Err() == nil {
+		err := follow()
+		if errors.Is(err, errStopped) || ctx.Err() != nil {
+			return
+		}
+		if err != nil && !passes(err) {
 			yield(events.Event{}, err)
 			return
 		}
-		for ctx.Err() == nil {
-			err := l.followOnce(ctx, f, &next, yield)
-			if errors.Is(err, errStopped) || ctx.Err() != nil {
-				return
-			}
-			if err != nil && !passes(err) {
-				yield(events.Event{}, err)
-				return
-			}
-			pause(ctx, passPause)
-		}
+		pause(ctx, passPause)
 	}
 }
 
@@ -100,21 +106,7 @@ func (l *Ledger) followOnce(ctx context.Context, f events.Filter, next *uint64, 
 func (l *Ledger) FollowOutput(ctx context.Context, f events.Filter) iter.Seq2[events.Event, error] {
 	f.Class = events.ClassOutput
 	return func(yield func(events.Event, error) bool) {
-		if err := l.wake(ctx); err != nil {
-			yield(events.Event{}, err)
-			return
-		}
-		for ctx.Err() == nil {
-			err := l.followOutputOnce(ctx, f, yield)
-			if errors.Is(err, errStopped) || ctx.Err() != nil {
-				return
-			}
-			if err != nil && !passes(err) {
-				yield(events.Event{}, err)
-				return
-			}
-			pause(ctx, passPause)
-		}
+		l.goOn(ctx, yield, func() error { return l.followOutputOnce(ctx, f, yield) })
 	}
 }
 
