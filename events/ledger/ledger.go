@@ -58,22 +58,6 @@ func (o Options) withDefaults() Options {
 	return o
 }
 
-// The errors that callers tell apart.
-var (
-	// ErrExists says that the one event which a subject may hold is there already.
-	ErrExists = errors.New("the event exists already")
-	// ErrTooLarge says that the event is larger than any stream takes.
-	ErrTooLarge = errors.New("the event is too large")
-	// ErrClosed says that the ledger was closed.
-	ErrClosed = errors.New("the ledger is closed")
-	// ErrUnavailable says that appends are not being acknowledged.
-	ErrUnavailable = errors.New("the ledger does not answer")
-	// ErrNoSpace says that the disk is too full for new work.
-	ErrNoSpace = errors.New("the ledger's disk is too full for new work")
-	// ErrReadOnly says that the ledger was opened for reading.
-	ErrReadOnly = errors.New("the ledger was opened for reading only")
-)
-
 // Ledger is one open ledger. Its methods are safe for concurrent use.
 type Ledger struct {
 	opts Options
