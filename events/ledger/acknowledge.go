@@ -20,32 +20,32 @@ const (
 )
 
 // onAck takes the answer to one attempt. It runs on the subscription's goroutine.
-func (n *lane) onAck(m *nats.Msg) {
+func (o *outbox) onAck(m *nats.Msg) {
 	attempt, err := strconv.ParseUint(m.Subject[strings.LastIndexByte(m.Subject, '.')+1:], 10, 64)
 	if err != nil {
 		return
 	}
-	n.mu.Lock()
+	o.mu.Lock()
 	var e *entry
-	for _, q := range n.queue {
+	for _, q := range o.queue {
 		if q.attempt == attempt && q.state == inFlight {
 			e = q
 			break
 		}
 	}
 	if e == nil {
-		n.mu.Unlock()
+		o.mu.Unlock()
 		return
 	}
-	n.flying--
-	n.settle(e, m)
+	o.flying--
+	o.settle(e, m)
 	if e.state == checking || e.state == doubted {
-		n.mu.Unlock()
-		ok, seq, err := n.l.alreadyStored(e)
-		n.mu.Lock()
-		n.decide(e, ok, seq, err)
+		o.mu.Unlock()
+		ok, seq, err := o.l.alreadyStored(e)
+		o.mu.Lock()
+		o.decide(e, ok, seq, err)
 	}
-	n.advance()
+	o.advance()
 }
 
 // An ack is what JetStream answers to a publish.
@@ -58,9 +58,9 @@ type ack struct {
 	} `json:"error"`
 }
 
-func (n *lane) settle(e *entry, m *nats.Msg) {
+func (o *outbox) settle(e *entry, m *nats.Msg) {
 	if len(m.Data) == 0 && m.Header.Get("Status") == "503" { // nobody listens: the stream moved, or the server starts
-		n.elsewhere(e)
+		o.elsewhere(e)
 		return
 	}
 	var a ack
@@ -74,9 +74,9 @@ func (n *lane) settle(e *entry, m *nats.Msg) {
 	case a.Error.Code == codeWrongLastSequence:
 		e.state = checking
 	case a.Error.Code == codeSealed:
-		n.elsewhere(e)
+		o.elsewhere(e)
 	case retriable(a.Error.Code):
-		n.again(e)
+		o.again(e)
 	default:
 		e.state, e.err = refused, fmt.Errorf("appending %s: %s (JetStream error %d)", e.event.Kind(), a.Error.Description, a.Error.Code)
 	}
@@ -99,22 +99,22 @@ func retriable(code int) bool {
 
 // elsewhere sends an entry to the next segment, unless a lost attempt may be in
 // this one.
-func (n *lane) elsewhere(e *entry) {
-	n.again(e)
-	n.l.store.lookAgain()
+func (o *outbox) elsewhere(e *entry) {
+	o.again(e)
+	o.l.store.lookAgain()
 	if e.doubt {
 		e.state = doubted
 	}
 }
 
 // decide ends the check of an entry.
-func (n *lane) decide(e *entry, mine bool, seq uint64, err error) {
+func (o *outbox) decide(e *entry, mine bool, seq uint64, err error) {
 	switch {
 	case err != nil:
-		n.again(e)
+		o.again(e)
 	case !mine && e.state == doubted:
 		e.doubt = false
-		n.again(e)
+		o.again(e)
 	case mine:
 		e.event.Seq, e.state = seq, stored
 	default:
@@ -122,12 +122,12 @@ func (n *lane) decide(e *entry, mine bool, seq uint64, err error) {
 	}
 }
 
-// again marks the entry for another attempt, and holds the lane until all that
+// again marks the entry for another attempt, and holds the outbox until all that
 // is in flight was answered.
-func (n *lane) again(e *entry) {
+func (o *outbox) again(e *entry) {
 	e.state, e.attempt = waiting, 0
-	n.holding = true
-	n.retryAt = time.Now().Add(20 * time.Millisecond)
+	o.holding = true
+	o.retryAt = time.Now().Add(20 * time.Millisecond)
 }
 
 // alreadyStored reports whether the entry's own event is in the ledger, and its

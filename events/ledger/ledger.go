@@ -65,10 +65,10 @@ type Ledger struct {
 	store     *store
 	atRest    atomic.Pointer[rest]
 	waking    sync.Mutex
-	lifecycle *lane
+	lifecycle *outbox
 	encoders  chan struct{} // a place for each chunk that is being compressed
 	encoding  sync.WaitGroup
-	output    *lane
+	output    *outbox
 	chain     chain
 	positions positions
 	tally     tally
@@ -109,10 +109,10 @@ func (l *Ledger) open(ctx context.Context) (err error) {
 	if err != nil {
 		return err
 	}
-	if l.lifecycle, err = newLane(l, maxLifecycleQueue, maxLifecycleInFlight); err != nil {
+	if l.lifecycle, err = newOutbox(l, maxLifecycleQueue, maxLifecycleInFlight); err != nil {
 		return err
 	}
-	if l.output, err = newLane(l, maxOutputQueue, maxOutputInFlight); err != nil || l.opts.ReadOnly {
+	if l.output, err = newOutbox(l, maxOutputQueue, maxOutputInFlight); err != nil || l.opts.ReadOnly {
 		return err
 	}
 	l.lifecycle.behind, l.output.ahead = l.output, l.lifecycle

@@ -34,7 +34,7 @@ const (
 	resendAfter = 5 * time.Second
 )
 
-// An entry is one event on its way. Its fields belong to the lane's lock.
+// An entry is one event on its way. Its fields belong to the outbox's lock.
 type entry struct {
 	event events.Event
 	msg   events.Message
@@ -65,20 +65,20 @@ const (
 	encoding // its message is being made
 )
 
-// A lane is a bounded queue that publishes in order and resends from its oldest
+// An outbox is a bounded queue that publishes in order and resends from its oldest
 // unacknowledged entry (go-back-N): entries leave at the front only, so nothing
 // is overtaken, and an entry keeps its id, so nothing is stored twice.
-type lane struct {
+type outbox struct {
 	l           *Ledger
 	maxBytes    int
 	maxInFlight int
 	inbox       string
 	sub         *nats.Subscription
-	// length counts the entries of the queue. While there are any in the lane
+	// length counts the entries of the queue. While there are any in the one
 	// ahead, this one keeps a single message in flight: an answer waits for
 	// lifecycle events, and they would wait for the disk behind a flood.
 	length        atomic.Int64
-	ahead, behind *lane
+	ahead, behind *outbox
 
 	mu       sync.Mutex
 	room     *sync.Cond // signalled when the queue shrinks, and at the end
@@ -96,33 +96,33 @@ type lane struct {
 	closed  bool
 }
 
-func newLane(l *Ledger, maxBytes, maxInFlight int) (*lane, error) {
-	n := &lane{l: l, maxBytes: maxBytes, maxInFlight: maxInFlight, inbox: nats.NewInbox()}
-	n.room = sync.NewCond(&n.mu)
+func newOutbox(l *Ledger, maxBytes, maxInFlight int) (*outbox, error) {
+	o := &outbox{l: l, maxBytes: maxBytes, maxInFlight: maxInFlight, inbox: nats.NewInbox()}
+	o.room = sync.NewCond(&o.mu)
 	if l.opts.ReadOnly {
-		return n, nil // nothing is put into it
+		return o, nil // nothing is put into it
 	}
-	sub, err := l.store.nc.Subscribe(n.inbox+".*", n.onAck)
+	sub, err := l.store.nc.Subscribe(o.inbox+".*", o.onAck)
 	if err != nil {
 		return nil, fmt.Errorf("subscribing to acknowledgements: %w", err)
 	}
-	n.sub = sub
-	return n, nil
+	o.sub = sub
+	return o, nil
 }
 
 // put adds an entry whose event is not encoded yet: prepare runs under the
-// lane's lock, in the order of the queue.
-func (n *lane) put(ctx context.Context, e *entry, prepare func() error) error {
-	n.mu.Lock()
-	defer n.mu.Unlock()
-	if n.bytes >= n.maxBytes {
-		stop := context.AfterFunc(ctx, n.wake)
+// outbox's lock, in the order of the queue.
+func (o *outbox) put(ctx context.Context, e *entry, prepare func() error) error {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	if o.bytes >= o.maxBytes {
+		stop := context.AfterFunc(ctx, o.wake)
 		defer stop()
 	}
-	for n.bytes >= n.maxBytes && !n.closed && ctx.Err() == nil {
-		n.room.Wait()
+	for o.bytes >= o.maxBytes && !o.closed && ctx.Err() == nil {
+		o.room.Wait()
 	}
-	if n.closed {
+	if o.closed {
 		return ErrClosed
 	}
 	if err := ctx.Err(); err != nil {
@@ -131,32 +131,32 @@ func (n *lane) put(ctx context.Context, e *entry, prepare func() error) error {
 	if err := prepare(); err != nil {
 		return err
 	}
-	n.queue = append(n.queue, e)
-	n.length.Store(int64(len(n.queue)))
+	o.queue = append(o.queue, e)
+	o.length.Store(int64(len(o.queue)))
 	e.size = max(e.size, len(e.msg.Data)) + entryOverhead
-	n.bytes += e.size
-	n.send()
+	o.bytes += e.size
+	o.send()
 	return nil
 }
 
-func (n *lane) wake() {
-	n.mu.Lock()
-	defer n.mu.Unlock()
-	n.room.Broadcast()
+func (o *outbox) wake() {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	o.room.Broadcast()
 }
 
 // send publishes what may be published. The caller holds the lock.
-func (n *lane) send() {
-	if n.holding || n.paused || time.Now().Before(n.retryAt) {
+func (o *outbox) send() {
+	if o.holding || o.paused || time.Now().Before(o.retryAt) {
 		return
 	}
-	most := n.maxInFlight
-	if n.ahead != nil && n.ahead.length.Load() > 0 {
+	most := o.maxInFlight
+	if o.ahead != nil && o.ahead.length.Load() > 0 {
 		most = 1
 	}
 	to := "" // where what is in flight goes
-	for _, e := range n.queue {
-		if n.flying >= most {
+	for _, e := range o.queue {
+		if o.flying >= most {
 			return
 		}
 		if e.state == checking || e.state == doubted || e.state == encoding {
@@ -168,122 +168,122 @@ func (n *lane) send() {
 		if e.state != waiting {
 			continue
 		}
-		ingest, ok := n.ingest(e)
+		ingest, ok := o.ingest(e)
 		if !ok {
-			n.retryAt = time.Now().Add(20 * time.Millisecond)
+			o.retryAt = time.Now().Add(20 * time.Millisecond)
 			return
 		}
 		if to != "" && ingest != to {
 			return // another stream may take this one and refuse those before it
 		}
-		if to = ingest; !n.publish(e, ingest) {
+		if to = ingest; !o.publish(e, ingest) {
 			return
 		}
 	}
 }
 
 // ingest is where the entry is published, if there is a stream to take it.
-func (n *lane) ingest(e *entry) (string, bool) {
+func (o *outbox) ingest(e *entry) (string, bool) {
 	if e.doubt {
 		return e.ingest, true // there its id is known
 	}
-	return n.l.store.ingest(e.event.Class())
+	return o.l.store.ingest(e.event.Class())
 }
 
-func (n *lane) publish(e *entry, ingest string) bool {
+func (o *outbox) publish(e *entry, ingest string) bool {
 	m := &nats.Msg{Subject: ingest + e.msg.Subject, Header: nats.Header(e.msg.Header), Data: e.msg.Data}
-	n.attempts++
-	m.Reply = n.inbox + "." + strconv.FormatUint(n.attempts, 10)
-	if err := n.l.store.nc.PublishMsg(m); err != nil {
+	o.attempts++
+	m.Reply = o.inbox + "." + strconv.FormatUint(o.attempts, 10)
+	if err := o.l.store.nc.PublishMsg(m); err != nil {
 		// Not connected: the reconnect sends again.
 		return false
 	}
-	e.attempt, e.sent, e.state, e.ingest = n.attempts, time.Now(), inFlight, ingest
+	e.attempt, e.sent, e.state, e.ingest = o.attempts, time.Now(), inFlight, ingest
 	if e.first.IsZero() {
 		e.first = e.sent
 	}
-	n.flying++
+	o.flying++
 	return true
 }
 
 // advance takes finished entries off the front and tells of them, then sends
 // more. It releases the lock.
-func (n *lane) advance() {
+func (o *outbox) advance() {
 	var ready []*entry
-	for len(n.queue) > 0 && (n.queue[0].state == stored || n.queue[0].state == refused) {
-		e := n.queue[0]
-		n.queue[0] = nil
-		n.queue = n.queue[1:]
-		n.bytes -= e.size
+	for len(o.queue) > 0 && (o.queue[0].state == stored || o.queue[0].state == refused) {
+		e := o.queue[0]
+		o.queue[0] = nil
+		o.queue = o.queue[1:]
+		o.bytes -= e.size
 		ready = append(ready, e)
 	}
-	if n.flying == 0 {
-		n.holding = false
+	if o.flying == 0 {
+		o.holding = false
 	}
 	// Told under the lock: the order of the calls is the order of the events.
 	for _, e := range ready {
-		n.finish(e)
+		o.finish(e)
 	}
-	n.send()
+	o.send()
 	if len(ready) > 0 {
-		n.room.Broadcast()
+		o.room.Broadcast()
 	}
-	n.length.Store(int64(len(n.queue)))
-	free := len(n.queue) == 0 && len(ready) > 0
-	n.mu.Unlock()
-	if free && n.behind != nil {
-		n.behind.kick()
+	o.length.Store(int64(len(o.queue)))
+	free := len(o.queue) == 0 && len(ready) > 0
+	o.mu.Unlock()
+	if free && o.behind != nil {
+		o.behind.kick()
 	}
 }
 
 // kick sends what may be sent now.
-func (n *lane) kick() {
-	n.mu.Lock()
-	defer n.mu.Unlock()
-	n.send()
+func (o *outbox) kick() {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	o.send()
 }
 
-func (n *lane) finish(e *entry) {
+func (o *outbox) finish(e *entry) {
 	if e.state == stored {
-		n.l.tally.stored(time.Since(e.first))
-		n.l.stored(e)
-		n.l.tell(e.event)
+		o.l.tally.stored(time.Since(e.first))
+		o.l.stored(e)
+		o.l.tell(e.event)
 		e.done(e.event, nil)
 		return
 	}
-	n.l.tally.refused()
-	n.l.chain.refuse(e)
+	o.l.tally.refused()
+	o.l.chain.refuse(e)
 	e.done(e.event, e.err)
 }
 
 // drain waits until the queue is empty, or ctx ends.
-func (n *lane) drain(ctx context.Context) error {
-	n.mu.Lock()
-	defer n.mu.Unlock()
-	stop := context.AfterFunc(ctx, n.wake)
+func (o *outbox) drain(ctx context.Context) error {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	stop := context.AfterFunc(ctx, o.wake)
 	defer stop()
-	for len(n.queue) > 0 && ctx.Err() == nil {
-		n.room.Wait()
+	for len(o.queue) > 0 && ctx.Err() == nil {
+		o.room.Wait()
 	}
-	if len(n.queue) > 0 {
-		return fmt.Errorf("closing with %d events not acknowledged: %w", len(n.queue), ErrUnavailable)
+	if len(o.queue) > 0 {
+		return fmt.Errorf("closing with %d events not acknowledged: %w", len(o.queue), ErrUnavailable)
 	}
 	return nil
 }
 
 // close refuses what is left.
-func (n *lane) close() {
-	n.mu.Lock()
-	left := n.queue
-	n.queue, n.closed, n.bytes = nil, true, 0
-	n.length.Store(0)
-	n.room.Broadcast()
-	n.mu.Unlock()
+func (o *outbox) close() {
+	o.mu.Lock()
+	left := o.queue
+	o.queue, o.closed, o.bytes = nil, true, 0
+	o.length.Store(0)
+	o.room.Broadcast()
+	o.mu.Unlock()
 	for _, e := range left {
 		e.done(e.event, ErrClosed)
 	}
-	if n.sub != nil {
-		_ = n.sub.Unsubscribe() // the connection closes next
+	if o.sub != nil {
+		_ = o.sub.Unsubscribe() // the connection closes next
 	}
 }
 
@@ -362,15 +362,15 @@ func encode(e events.Event) (events.Message, error) {
 }
 
 // encoded takes the message of an entry, and sends it when it is its turn.
-func (n *lane) encoded(e *entry, m events.Message, err error) {
-	n.mu.Lock()
-	if n.closed { // it was refused with the rest
-		n.mu.Unlock()
+func (o *outbox) encoded(e *entry, m events.Message, err error) {
+	o.mu.Lock()
+	if o.closed { // it was refused with the rest
+		o.mu.Unlock()
 		return
 	}
 	e.msg, e.state = m, waiting
 	if err != nil {
 		e.state, e.err = refused, err
 	}
-	n.advance()
+	o.advance()
 }

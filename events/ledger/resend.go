@@ -6,69 +6,69 @@ import (
 )
 
 // pause stops sending until rewind. It is called before each attempt to reconnect.
-func (n *lane) pause() {
-	n.mu.Lock()
-	defer n.mu.Unlock()
-	n.paused = true
+func (o *outbox) pause() {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	o.paused = true
 }
 
 // rewind forgets what is in flight and sends again from the front: after a
 // reconnect, when its answers will not come.
-func (n *lane) rewind() {
-	n.mu.Lock()
-	defer n.mu.Unlock()
-	if !n.l.store.nc.IsConnected() {
+func (o *outbox) rewind() {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	if !o.l.store.nc.IsConnected() {
 		return // lost again; another rewind follows
 	}
-	n.paused = false
-	for _, e := range n.queue {
+	o.paused = false
+	for _, e := range o.queue {
 		if e.state == inFlight {
 			e.state, e.attempt, e.doubt = waiting, 0, true
 		}
 	}
-	n.flying, n.holding, n.retryAt = 0, false, time.Time{}
-	n.send()
+	o.flying, o.holding, o.retryAt = 0, false, time.Time{}
+	o.send()
 }
 
 // tick resends what has waited too long. An old attempt may have been stored
 // and its answer lost: within the duplicate window the id protects, beyond it
 // the ledger is asked first.
-func (n *lane) tick(now time.Time) {
-	n.mu.Lock()
-	overdue := len(n.queue) > 0 && n.queue[0].state == inFlight && now.Sub(n.queue[0].sent) > resendAfter
-	old := overdue && now.Sub(n.queue[0].first) > duplicateWindow/2
+func (o *outbox) tick(now time.Time) {
+	o.mu.Lock()
+	overdue := len(o.queue) > 0 && o.queue[0].state == inFlight && now.Sub(o.queue[0].sent) > resendAfter
+	old := overdue && now.Sub(o.queue[0].first) > duplicateWindow/2
 	if !overdue {
-		n.send()
-		n.mu.Unlock()
+		o.send()
+		o.mu.Unlock()
 		return
 	}
-	front := n.queue[0]
-	n.mu.Unlock()
+	front := o.queue[0]
+	o.mu.Unlock()
 	if old {
-		mine, seq, err := n.l.alreadyStored(front)
+		mine, seq, err := o.l.alreadyStored(front)
 		if err != nil {
 			return // the ledger does not answer: sending again would not help
 		}
-		n.mu.Lock()
+		o.mu.Lock()
 		if front.state == inFlight && mine {
-			n.flying--
+			o.flying--
 			front.event.Seq, front.state = seq, stored
-			n.advance()
-			n.rewind()
+			o.advance()
+			o.rewind()
 			return
 		}
-		n.mu.Unlock()
+		o.mu.Unlock()
 	}
-	n.rewind()
+	o.rewind()
 }
 
-func (n *lane) stalledSince() time.Time {
-	n.mu.Lock()
-	defer n.mu.Unlock()
-	if len(n.queue) == 0 || n.queue[0].first.IsZero() || time.Since(n.queue[0].first) < stallAfter {
+func (o *outbox) stalledSince() time.Time {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	if len(o.queue) == 0 || o.queue[0].first.IsZero() || time.Since(o.queue[0].first) < stallAfter {
 		return time.Time{}
 	}
-	return n.queue[0].first
+	return o.queue[0].first
 }
 
 // watch resends and notices reconnects until ctx ends.

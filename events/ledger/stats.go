@@ -34,13 +34,13 @@ type Stats struct {
 // Stats tells how this process's appends go.
 func (l *Ledger) Stats() Stats {
 	s := l.tally.read()
-	for _, n := range []*lane{l.lifecycle, l.output} {
-		n.mu.Lock()
-		s.Queued += len(n.queue)
-		for _, e := range n.queue {
+	for _, o := range []*outbox{l.lifecycle, l.output} {
+		o.mu.Lock()
+		s.Queued += len(o.queue)
+		for _, e := range o.queue {
 			s.QueuedBytes += e.size
 		}
-		n.mu.Unlock()
+		o.mu.Unlock()
 	}
 	if since := l.StalledSince(); !since.IsZero() {
 		s.StalledSeconds = time.Since(since).Seconds()
