@@ -146,8 +146,8 @@ func (c *Config) delays(r Request) (yield, timeout time.Duration) {
 	return min(yield, c.MaxYield), timeout
 }
 
-// shellCommand is the argument vector that runs the command text.
-func (c *Config) shellCommand(command string) []string {
+// ShellCommand is the argument vector that runs the command text.
+func (c *Config) ShellCommand(command string) []string {
 	shell := c.Shell
 	if len(shell) == 0 {
 		shell = defaultShell()

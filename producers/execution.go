@@ -127,7 +127,7 @@ func (e *execution) leaveLane() { e.ticket.leave() }
 func (e *execution) start() bool {
 	cfg := &e.session.cfg
 	p, err := startProcess(launch{
-		argv: cfg.shellCommand(e.request.Command), dir: e.request.Cwd, token: e.id,
+		argv: cfg.ShellCommand(e.request.Command), dir: e.request.Cwd, token: e.id,
 		env: e.session.env.of(e.id, e.request.Cwd, e.request.Env), tty: e.request.TTY,
 	})
 	if err != nil {

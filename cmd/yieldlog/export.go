@@ -90,20 +90,14 @@ func (a *app) export(ctx context.Context, l *ledger.Ledger, sessions []string, f
 		if err := a.notOnScreen("an archive"); err != nil {
 			return err
 		}
-		_, err := archive.Export(ctx, l, a.out, sessions)
+	}
+	var n int
+	err := a.writeFile(file, func(w io.Writer) (err error) {
+		n, err = archive.Export(ctx, l, w, sessions)
 		return err
-	}
-	part := file + ".part"
-	f, err := os.OpenFile(part, os.O_CREATE|os.O_TRUNC|os.O_WRONLY, 0o600)
-	if err != nil {
-		return fmt.Errorf("making the archive: %w", err)
-	}
-	n, err := archive.Export(ctx, l, f, sessions)
-	if err := errors.Join(err, f.Sync(), f.Close()); err != nil {
-		return errors.Join(err, os.Remove(part))
-	}
-	if err := os.Rename(part, file); err != nil {
-		return fmt.Errorf("making the archive: %w", err)
+	})
+	if err != nil || file == "-" {
+		return err
 	}
 	if a.json {
 		return a.printJSON("export", map[string]any{"file": file, "sessions": sessions, "messages": n})

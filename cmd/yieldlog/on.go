@@ -11,7 +11,6 @@ import (
 	"io/fs"
 	"os"
 	"os/exec"
-	"runtime"
 	"strconv"
 	"strings"
 	"syscall"
@@ -122,10 +121,6 @@ func (a *app) runHook(ctx context.Context, f eventFilter, o hookOptions) (err er
 	if err := begin(ctx, l, cursor, o.from); err != nil {
 		return err
 	}
-	shell := cfg.Shell
-	if len(shell) == 0 {
-		shell = platformShell()
-	}
 	return hook.Run(ctx, eventSource(ctx, l, events.Filter{}, cursor.Next(), !o.once), hook.Config{
 		Match:   f.match,
 		Save:    cursor.Save,
@@ -133,7 +128,7 @@ func (a *app) runHook(ctx context.Context, f eventFilter, o hookOptions) (err er
 		Retries: o.retries,
 		Logger:  a.logger(),
 		Deliver: func(ctx context.Context, e events.Event) error {
-			return a.deliver(ctx, append(append([]string{}, shell...), o.command), e)
+			return a.deliver(ctx, cfg.ShellCommand(o.command), e)
 		},
 	})
 }
@@ -151,13 +146,6 @@ func begin(ctx context.Context, l *ledger.Ledger, cursor *ledger.Cursor, from ui
 		from = last + 1
 	}
 	return cursor.Save(from)
-}
-
-func platformShell() []string {
-	if runtime.GOOS == "windows" {
-		return []string{"cmd.exe", "/C"}
-	}
-	return []string{"/bin/sh", "-c"}
 }
 
 // hookGrace is how long a command has to end by itself when the hook ends.

@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"io"
 	"maps"
-	"os"
 	"slices"
 	"strings"
 
@@ -59,16 +58,4 @@ func (a *app) render(ctx context.Context, args []string, name, file string) erro
 		}
 		return a.writeFile(file, func(w io.Writer) error { return write(ctx, w, l, f) })
 	})
-}
-
-// writeFile writes to a file, or to standard output for "-".
-func (a *app) writeFile(name string, write func(io.Writer) error) (err error) {
-	if name == "-" {
-		return write(a.out)
-	}
-	f, err := os.OpenFile(name, os.O_WRONLY|os.O_CREATE|os.O_TRUNC, 0o600)
-	if err != nil {
-		return fmt.Errorf("creating the file: %w", err)
-	}
-	return errors.Join(write(f), f.Close())
 }

@@ -1,19 +1,15 @@
 package main
 
 import (
-	"context"
-	"errors"
+	"cmp"
 	"fmt"
 	"io"
-	"io/fs"
-	"os"
 	"path/filepath"
 	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
 
-	"github.com/yieldlog/yieldlog/events"
 	"github.com/yieldlog/yieldlog/events/ledger"
 	"github.com/yieldlog/yieldlog/replay/report"
 )
@@ -43,15 +39,15 @@ play. The HTML is one file that opens without a network and prints well.
 				}
 			}
 			return a.reading(c.Context(), func(l *ledger.Ledger) error {
-				session, err := sessionOrNewest(c.Context(), l, args)
+				f, err := a.selectRecording(c.Context(), l, args)
 				if err != nil {
 					return err
 				}
-				r, err := report.Make(c.Context(), l, session, time.Now())
+				r, err := report.Make(c.Context(), l, f.Session, time.Now())
 				if err != nil {
 					return err
 				}
-				return a.writeReport(out, func(w io.Writer) error { return write(r, w) })
+				return a.writeFile(cmp.Or(out, "-"), func(w io.Writer) error { return write(r, w) })
 			})
 		},
 	}
@@ -59,26 +55,6 @@ play. The HTML is one file that opens without a network and prints well.
 	c.Flags().StringVar(&format, "format", "", "html or markdown (default: by the file's name, else html)")
 	completeWith(c, "format", "html", "markdown")
 	return c
-}
-
-// sessionOrNewest is the session that is named, or that of the execution that
-// is, or the newest.
-func sessionOrNewest(ctx context.Context, l *ledger.Ledger, args []string) (string, error) {
-	if len(args) > 0 {
-		id, err := resolveID(ctx, l, args[0])
-		return id.session, err
-	}
-	newest := ""
-	for e, err := range l.Read(ctx, events.Filter{Kind: events.KindOpened}, 1, 0) {
-		if err != nil {
-			return "", fmt.Errorf("looking for the newest session: %w", err)
-		}
-		newest = e.Session
-	}
-	if newest == "" {
-		return "", fmt.Errorf("%w: the ledger holds no session", errNotFound)
-	}
-	return newest, nil
 }
 
 // reportFormat chooses how the report is written.
@@ -93,29 +69,4 @@ func reportFormat(format, out string) (func(*report.Report, io.Writer) error, er
 		return (*report.Report).Markdown, nil
 	}
 	return nil, fmt.Errorf("no format is called %q: html or markdown", format)
-}
-
-// writeReport writes to a file, which is whole or not there, or to stdout.
-func (a *app) writeReport(name string, write func(io.Writer) error) (err error) {
-	if name == "" || name == "-" {
-		return write(a.out)
-	}
-	f, err := os.CreateTemp(filepath.Dir(name), ".report-*")
-	if failed := new(fs.PathError); errors.As(err, &failed) {
-		return fmt.Errorf("writing the report to %s: %w", name, failed.Err)
-	} else if err != nil {
-		return fmt.Errorf("writing the report to %s: %w", name, err)
-	}
-	defer func() {
-		if err != nil {
-			err = errors.Join(err, os.Remove(f.Name()))
-		}
-	}()
-	if err := errors.Join(write(f), f.Close()); err != nil {
-		return err
-	}
-	if err := os.Rename(f.Name(), name); err != nil {
-		return fmt.Errorf("writing the report to %s: %w", name, err)
-	}
-	return nil
 }
