@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/yieldlog/yieldlog/events"
+	"github.com/yieldlog/yieldlog/projections"
 )
 
 // describe is what an event says, in a few words, without its kind.
@@ -79,28 +80,13 @@ func describeInput(b events.Input) string {
 	return strings.Join(said, ", ")
 }
 
-// describeEnd is how an execution ended: "completed, exit code 0, 1.2s, 3.4 kB".
+// describeEnd is how an execution ended: "completed (exit code 0), 1.2s, 3.4 kB".
 func describeEnd(b events.Settled) string {
-	said := []string{endWords(b), millis(b.DurationMS), size(b.Offset)}
+	said := []string{projections.End(b), millis(b.DurationMS), size(b.Offset)}
 	if b.Error != "" {
 		said = append(said, oneLine(b.Error, 100))
 	}
 	return strings.Join(said, ", ")
-}
-
-// endWords is the status, and the exit code or signal where there is one.
-func endWords(b events.Settled) string {
-	status := strings.ReplaceAll(string(b.Status), "_", " ")
-	switch {
-	case b.Signal != "":
-		return status + ", " + b.Signal
-	case b.ExitCode != nil:
-		return fmt.Sprintf("%s, exit code %d", status, *b.ExitCode)
-	case b.Termination != "" && string(b.Termination) != string(b.Status):
-		return fmt.Sprintf("%s, %s", status, b.Termination)
-	default:
-		return status
-	}
 }
 
 // oneLine is s on one line of at most n characters, harmless on a terminal.

@@ -58,7 +58,7 @@ func command(args ...string) (code int, out, errOut string) {
 func TestEvents(t *testing.T) {
 	r := record(t)
 	code, out, errOut := command("events", "--dir", r.dir)
-	if code != 0 || strings.Count(out, "\n") != 5 || !strings.Contains(out, "settled      completed, exit code 0, 12ms, 5 B") {
+	if code != 0 || strings.Count(out, "\n") != 5 || !strings.Contains(out, "settled      completed (exit code 0), 12ms, 5 B") {
 		t.Fatalf("code %d, %s\n%s", code, errOut, out)
 	}
 	for _, tc := range []struct {

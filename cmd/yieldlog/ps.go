@@ -244,7 +244,7 @@ func stateWords(p projections.Process) string {
 	case p.Refused != nil:
 		return "refused, " + p.Refused.Reason
 	case p.Settled != nil:
-		return endWords(*p.Settled)
+		return projections.End(*p.Settled)
 	default:
 		return p.State
 	}

@@ -117,6 +117,13 @@ func (a *app) printFacts(p projections.Process, now bool) error {
 }
 
 func settledFacts(fact func(name, format string, args ...any), s events.Settled) {
+	by := string(s.Termination)
+	if s.Signal != "" {
+		by += ", " + s.Signal
+	} else if s.ExitCode != nil {
+		by += fmt.Sprintf(", exit code %d", *s.ExitCode)
+	}
+	fact("ended by", "%s", by)
 	fact("outcome", "%s", s.Outcome)
 	fact("took", "%s", millis(s.DurationMS))
 	if s.TTY.Bytes > 0 {
