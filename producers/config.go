@@ -45,9 +45,6 @@ type Config struct {
 	// StallTimeout ends a command whose output could not be recorded for so
 	// long; 0 is never.
 	StallTimeout time.Duration
-	// PollWindow is how long a finished execution is kept whole for polls at
-	// least. Nothing has to look at it: each is until Cleanup.
-	PollWindow time.Duration
 
 	// Shell is the program and its arguments, which the command text follows.
 	// None is the platform's shell.
@@ -116,7 +113,6 @@ func LoadConfig(getenv func(string) (string, bool)) (Config, []Setting, []string
 		MaxYield:       l.millis("MAX_YIELD_MS", 5*time.Minute),
 		DefaultTimeout: l.millis("DEFAULT_TIMEOUT_MS", 0),
 		StallTimeout:   l.millis("STALL_TIMEOUT_MS", 0),
-		PollWindow:     l.millis("POLL_WINDOW_MS", time.Minute),
 
 		Shell:            l.shell("SHELL"),
 		NoLanes:          l.word("LANES", "on", "off") == "off",
@@ -130,6 +126,7 @@ func LoadConfig(getenv func(string) (string, bool)) (Config, []Setting, []string
 		FreeFloor:   l.number("FREE_FLOOR_BYTES", 256<<20, 0),
 	}
 	cfg.DefaultYield = min(cfg.DefaultYield, cfg.MaxYield)
+	l.millis("POLL_WINDOW_MS", time.Minute) // taken, and told: here what ended can be polled until cleanup anyway
 	return cfg, l.settings, l.warnings, l.err
 }
 

@@ -34,7 +34,7 @@ func TestM61_Defaults(t *testing.T) {
 	}
 	if cfg.DefaultCwd != cwd || cfg.MaxOutputBytes != 20000 || cfg.MaxProcesses != 50 || cfg.OutputLimit != 64<<20 ||
 		cfg.DefaultYield != 5*time.Second || cfg.MaxYield != 5*time.Minute || cfg.DefaultTimeout != 0 ||
-		cfg.StallTimeout != 0 || cfg.PollWindow != time.Minute || cfg.NoLanes || cfg.NoMailbox || cfg.LeaveDescendants ||
+		cfg.StallTimeout != 0 || cfg.NoLanes || cfg.NoMailbox || cfg.LeaveDescendants ||
 		cfg.AllowBackground || cfg.InheritEnv || cfg.RelaxedSync || cfg.Deny != nil || cfg.Allow != nil || cfg.AllowedCwds != nil {
 		t.Errorf("%+v", cfg)
 	}
