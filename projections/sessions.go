@@ -16,7 +16,7 @@ const (
 
 // Session is one session as lists show it.
 type Session struct {
-	ID     string        `json:"id"`
+	ID     string        `json:"session"`
 	Opened events.Opened `json:"opened"`
 	State  string        `json:"state"`
 	// Reason says why it was closed or lost.
