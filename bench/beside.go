@@ -153,7 +153,8 @@ func besideSubject(c *client) (string, error) {
 	return a.ProcessID, err
 }
 
-// callBeside makes each call once.
+// callBeside makes each call once, and forks once without yieldlog: no command is
+// faster than that.
 func callBeside(c *client, subject string, took map[string][]time.Duration) error {
 	for _, tool := range []string{"ps", "read", "wait", "exec"} {
 		args := map[string]any{"process_id": subject}
@@ -170,7 +171,9 @@ func callBeside(c *client, subject string, took map[string][]time.Duration) erro
 		took[tool] = append(took[tool], time.Since(at))
 		time.Sleep(besidePause)
 	}
-	return nil
+	d, err := floor()
+	took["bare"] = append(took["bare"], d)
+	return err
 }
 
 func besideRows(what string, took map[string][]time.Duration) (rows []row) {
@@ -181,13 +184,14 @@ func besideRows(what string, took map[string][]time.Duration) (rows []row) {
 	for _, r := range []struct {
 		name string
 		took []time.Duration
-	}{{"`ps`, `read` and `wait`", calls}, {"`exec true`", took["exec"]}} {
+	}{{"`ps`, `read` and `wait`", calls}, {"`exec true`", took["exec"]}, {"bare fork and exec of `sh -c true`", took["bare"]}} {
 		p99 := quantile(r.took, 0.99)
 		rows = append(rows, row{
 			what:   fmt.Sprintf("%s %s, p99 of %d (p50 %s)", r.name, what, len(r.took), ms(quantile(r.took, 0.5))),
 			figure: ms(p99), budget: ms(besideLimit), kept: p99 <= besideLimit,
 		})
 	}
+	rows[len(rows)-1].budget = "" // it is not ours
 	return rows
 }
 
