@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"os"
 	"path/filepath"
+	"runtime"
 	"strings"
 	"testing"
 	"time"
@@ -31,6 +32,28 @@ func TestDescendants(t *testing.T) {
 				t.Errorf("%s: %q live on, and nobody says so: %s", way, live, r.text)
 			}
 		}
+	})
+	// What a shell wrote into a pipe of its own as it ended still arrives.
+	t.Run("process-substitution", func(t *testing.T) {
+		t.Parallel()
+		if runtime.GOOS != "linux" {
+			t.Skip("who reads a pipe is known on Linux alone")
+		}
+		s := start(t, "YIELDLOG_SHELL=bash -c")
+		for range 20 {
+			r := s.exec("exec > >(tee log) 2>&1; echo tested")
+			s.wantStdout(r, "tested\n")
+		}
+		r := s.exec("seq 3 > >(sleep 0.1; cat)")
+		s.wantStdout(r, "1\n2\n3\n")
+		if len(r.Descendants) > 0 {
+			t.Errorf("who ended by itself was ended: %s", r.text)
+		}
+		job := s.unique(100)
+		r = s.exec("echo lost > >(sleep " + job + "); echo done")
+		s.wantStdout(r, "done\n")
+		s.wantSoon(r, 3*time.Second)
+		s.wantGone("sleep " + job)
 	})
 	// The real work of a command that puts itself into the background is known.
 	t.Run("self-backgrounding-command", func(t *testing.T) {

@@ -235,6 +235,24 @@ func (k *kin) orphans() []relative {
 	return rs
 }
 
+// isReader reports whether a descendant can read a pipe that is not the shell's
+// input. It need not be its input yet: who was just forked has that before it.
+func (p *process) isReader(k kinsman) bool {
+	dir := fmt.Sprintf("/proc/%d/fd/", k.pid)
+	fds, err := os.ReadDir(dir)
+	if err != nil {
+		return false
+	}
+	return slices.ContainsFunc(fds, func(fd os.DirEntry) bool {
+		name, err := os.Readlink(dir + fd.Name())
+		if err != nil || !strings.HasPrefix(name, "pipe:") || name == p.pipe {
+			return false
+		}
+		end, err := os.Lstat(dir + fd.Name())
+		return err == nil && end.Mode()&0o400 != 0
+	})
+}
+
 // offspring appends the live descendants of a process.
 func offspring(pid int, tree []relative) []relative {
 	threads, err := os.ReadDir(fmt.Sprintf("/proc/%d/task", pid))

@@ -54,6 +54,9 @@ func kinsmen(rs []relative) []kinsman {
 	return ks
 }
 
+// isReader is not known here.
+func (p *process) isReader(kinsman) bool { return false }
+
 func (k kinsman) signal(sig syscall.Signal) { _ = syscall.Kill(k.pid, sig) }
 
 // await returns once the shell has exited, and takes its status.

@@ -15,6 +15,9 @@ const (
 	// strangerGrace is how long a pipe may stay open once the execution has no
 	// process left: somebody else holds it.
 	strangerGrace = time.Second
+	// lastWords is how long who reads what the shell left in a pipe may take to
+	// pass it on, before it is asked to end like every other descendant.
+	lastWords = 500 * time.Millisecond
 	// killedGrace is how long killed descendants may take to go.
 	killedGrace = 500 * time.Millisecond
 )
@@ -60,11 +63,13 @@ type wake struct {
 	quiet  time.Time // since when there are none
 	killed time.Time // when they were first killed
 	met    []events.Descendant
+	// readers are those that were seen to read a pipe; at their end they close it.
+	readers map[int]bool
 }
 
 func newWake(e *execution) *wake {
 	now := time.Now()
-	w := &wake{proc: e.proc, leave: e.session.cfg.LeaveDescendants, began: now, killAt: now.Add(closeGrace)}
+	w := &wake{proc: e.proc, leave: e.session.cfg.LeaveDescendants, began: now, killAt: now.Add(closeGrace), readers: map[int]bool{}}
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	if !e.killAt.IsZero() { // a stop set its own grace, for the whole tree
@@ -88,9 +93,14 @@ func (w *wake) over(alive []kinsman) bool {
 	return !w.killed.IsZero() && time.Since(w.killed) >= killedGrace
 }
 
-// hasten asks the living to end, once each, and kills them when it is time.
+// hasten asks the living to end, once each, and kills them when it is time. A
+// reader, such as bash's >(tee log), has the end of its input before it and ends
+// by itself: asked at once, it would lose what it has not read.
 func (w *wake) hasten(alive []kinsman) {
 	force := !time.Now().Before(w.killAt)
+	if !w.leave && !force && time.Since(w.began) < lastWords {
+		alive = slices.DeleteFunc(slices.Clone(alive), w.reads)
+	}
 	for _, k := range alive {
 		w.meet(k, force && !w.leave)
 	}
@@ -104,6 +114,14 @@ func (w *wake) hasten(alive []kinsman) {
 	default:
 		w.proc.signalEach(alive, syscall.SIGTERM, false)
 	}
+}
+
+// reads looks twice: who becomes a reader moves its descriptors meanwhile.
+func (w *wake) reads(k kinsman) bool {
+	for range 2 {
+		w.readers[k.pid] = w.readers[k.pid] || w.proc.isReader(k)
+	}
+	return w.readers[k.pid]
 }
 
 func (w *wake) meet(k kinsman, killed bool) {

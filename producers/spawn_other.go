@@ -86,6 +86,8 @@ func (p *process) signalTree(syscall.Signal) { _ = p.handle.Kill() }
 
 func (p *process) descendants() []kinsman { return nil }
 
+func (p *process) isReader(kinsman) bool { return false }
+
 func (p *process) signalEach([]kinsman, syscall.Signal, bool) {}
 
 func setSize(*os.File, events.Size) error {

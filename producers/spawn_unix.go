@@ -20,6 +20,7 @@ import (
 type native struct {
 	gone atomic.Bool // the shell was seen to have exited
 	raw  []rawStream // our ends of the pipes, until attach
+	pipe string      // what /proc calls standard input, if that is a pipe
 }
 
 // startProcess starts the program in a session, and so a process group, of its
@@ -70,6 +71,10 @@ func pipes(p *process) (theirs []*os.File, attr *syscall.SysProcAttr, err error)
 		}
 		p.raw = append(p.raw, rawStream{kind, fds[ours]})
 		theirs = append(theirs, os.NewFile(uintptr(fds[1-ours]), "|"))
+	}
+	var input unix.Stat_t
+	if unix.Fstat(p.raw[0].fd, &input) == nil {
+		p.pipe = fmt.Sprintf("pipe:[%d]", input.Ino)
 	}
 	return theirs, &syscall.SysProcAttr{Setsid: true}, nil
 }
