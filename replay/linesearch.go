@@ -89,9 +89,9 @@ func (l *lineSearch) endLine() {
 // part searches what there is of a very long line, and keeps its end.
 func (l *lineSearch) part() {
 	if !l.matched {
-		if start, end, ok := l.matcher.match(l.rest); ok {
+		if text, start, end, ok := l.matcher.matchLine(l.rest); ok {
 			l.matched = true
-			l.report(l.rest, start, end, l.starts, 0, slices.Clone(l.before))
+			l.report(text, start, end, l.starts, 0, slices.Clone(l.before))
 		}
 	}
 	cut := len(l.rest) - overlap
@@ -115,18 +115,20 @@ func (l *lineSearch) close() {
 // block searches complete lines.
 func (l *lineSearch) block(block []byte, starts []mark) {
 	l.follow(block, starts)
-	counted := 0
+	counted, candidate, escaped := 0, -1, -1
 	for at := 0; at < len(block); {
-		next := l.matcher.candidate(block[at:])
-		if next < 0 {
+		candidate = nextIndex(block, at, candidate, l.matcher.candidate)
+		escaped = nextIndex(block, at, escaped, escape) // its line may match without that
+		next := min(candidate, escaped)
+		if next == len(block) {
 			break
 		}
-		from := bytes.LastIndexByte(block[:at+next], '\n') + 1
-		to := lineEnd(block, at+next)
-		if start, end, ok := l.matcher.match(chomp(block[from:to])); ok {
+		from := bytes.LastIndexByte(block[:next], '\n') + 1
+		to := lineEnd(block, next)
+		if text, start, end, ok := l.matcher.matchLine(chomp(block[from:to])); ok {
 			l.line += int64(bytes.Count(block[counted:from], newline))
 			counted = from
-			if l.report(block[from:to], start, end, starts, from, l.linesBefore(block[:from], starts)) {
+			if l.report(text, start, end, starts, from, l.linesBefore(block[:from], starts)) {
 				l.followLast(block, starts, to)
 			}
 		}
@@ -137,6 +139,18 @@ func (l *lineSearch) block(block []byte, starts []mark) {
 		l.line++
 	}
 	l.remember(block, starts)
+}
+
+// nextIndex is what find finds from an index on, or the block's length. known is
+// what it found before, or negative.
+func nextIndex(block []byte, at, known int, find func([]byte) int) int {
+	if known >= at {
+		return known
+	}
+	if i := find(block[at:]); i >= 0 {
+		return at + i
+	}
+	return len(block)
 }
 
 var newline = []byte{'\n'}

@@ -5,6 +5,8 @@ import (
 	"fmt"
 	"regexp"
 	"regexp/syntax"
+
+	"github.com/charmbracelet/x/ansi"
 )
 
 // matcher finds a pattern in lines. Where every match must contain a certain
@@ -73,6 +75,21 @@ func (m matcher) candidate(block []byte) int {
 		return 0
 	}
 	return bytes.Index(block, m.literal)
+}
+
+// escape is where an escape sequence begins in a block, or -1.
+func escape(block []byte) int { return bytes.IndexByte(block, ansi.ESC) }
+
+// matchLine is match of a line as it was written or, if that does not match,
+// without escape sequences: colours split words.
+func (m matcher) matchLine(line []byte) (text []byte, start, end int, ok bool) {
+	start, end, ok = m.match(line)
+	if ok || escape(line) < 0 {
+		return line, start, end, ok
+	}
+	text = []byte(ansi.Strip(string(line)))
+	start, end, ok = m.match(text)
+	return text, start, end, ok
 }
 
 // match is the bounds of the first match in a line.

@@ -157,6 +157,31 @@ func TestSearchOfLongLines(t *testing.T) {
 	}
 }
 
+// TestSearchSeesThroughColours: a word that escape sequences split is found, and
+// so are the sequences themselves.
+func TestSearchSeesThroughColours(t *testing.T) {
+	const lines = "plain\n\x1b[1mdone: \x1b[31mERROR\x1b[0m in \x1b]8;;file:///x\x1b\\main.go\x1b]8;;\x1b\\\r\nplain\n\x1b[32mok\x1b[m\n"
+	for pattern, want := range map[string]string{
+		"ERROR in main":    `stdout:2@6 "done: ERROR in main.go"[6:19]`,
+		"^done.*go$":       `stdout:2@6 "done: ERROR in main.go"[0:22]`,
+		"^ok$":             `stdout:4@72 "ok"[0:2]`,
+		"\\x1b\\[32m":      `stdout:4@72 "\x1b[32mok\x1b[m"[0:5]`,
+		"plain.*ERROR in|": `stdout:1@0 "plain"[0:0]`,
+		"ERRORin":          "",
+	} {
+		tp := tape{{Stream: events.KindStdout, Data: []byte(lines)}}
+		var got string
+		for _, m := range search(t, taped(tp), replay.Query{Pattern: pattern}) {
+			if m.Stream != "" && got == "" {
+				got = fmt.Sprintf("%s:%d@%d %q[%d:%d]", m.Stream, m.Line, m.Offset, m.Text, m.Start, m.End)
+			}
+		}
+		if got != want {
+			t.Errorf("%q: %s, want %s", pattern, got, want)
+		}
+	}
+}
+
 func TestSearchRefusesABadPattern(t *testing.T) {
 	for _, err := range replay.Search(context.Background(), evening(), replay.Query{Pattern: "("}) {
 		if err == nil || !strings.Contains(err.Error(), "pattern") {
