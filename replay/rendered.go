@@ -13,12 +13,15 @@ import (
 )
 
 // Plain is output as a person would see it pass by: without escape sequences,
-// and of a line that was written over (a progress bar) its last state.
+// and of lines that were written over (a progress bar, or several) their last state.
 func Plain(data []byte) string {
+	if upOrDown.Match(data) {
+		return redrawn(data)
+	}
 	var b strings.Builder
 	for line := range bytes.Lines(data) {
-		text, end := strings.CutSuffix(strings.ToValidUTF8(string(line), "\uFFFD"), "\n")
-		b.WriteString(overwritten(strings.TrimSuffix(text, "\r")))
+		text, end := lineOf(line)
+		b.WriteString(overwritten(text))
 		if end {
 			b.WriteByte('\n')
 		}
@@ -26,26 +29,98 @@ func Plain(data []byte) string {
 	return b.String()
 }
 
-// lineEdit is a sequence that moves the cursor within its line, or erases some
-// of that.
-var lineEdit = regexp.MustCompile(`\x1b\[(\d{0,4})([CDGK])`)
+// lineOf is the text of a line, and whether that has an end.
+func lineOf(line []byte) (text string, end bool) {
+	text, end = strings.CutSuffix(strings.ToValidUTF8(string(line), "\uFFFD"), "\n")
+	return strings.TrimSuffix(text, "\r"), end
+}
+
+var (
+	// lineEdit is a sequence that moves the cursor within its line, or erases some
+	// of that, and upOrDown one that moves it to other lines, or erases those below.
+	lineEdit = regexp.MustCompile(`\x1b\[(\d{0,4})([CDGK])`)
+	upOrDown = regexp.MustCompile(`\x1b\[(?:\d{0,4}[ABEF]|0?J)`)
+	anyEdit  = regexp.MustCompile(`\x1b\[(\d{0,4})([A-GJK])`)
+)
 
 // overwritten is what stays of one line after all that moved its cursor.
 func overwritten(text string) string {
-	edits := lineEdit.FindAllStringSubmatchIndex(text, -1)
-	if edits == nil && !strings.ContainsAny(text, "\r\b") {
+	if !strings.ContainsAny(text, "\r\b") && !lineEdit.MatchString(text) {
 		return ansi.Strip(text)
 	}
-	var r row
+	s := sheet{rows: make([]row, 1)}
+	s.put(text, lineEdit)
+	return string(s.rows[0].cells)
+}
+
+// redrawn is what stays of lines among which the cursor moved.
+func redrawn(data []byte) string {
+	s := sheet{rows: make([]row, 1)}
+	for line := range bytes.Lines(data) {
+		text, end := lineOf(line)
+		s.put(text, anyEdit)
+		if end {
+			s.move(s.at + 1)
+			s.rows[s.at].at = 0
+		}
+	}
+	var b strings.Builder
+	for i, r := range s.rows {
+		if i > 0 {
+			b.WriteByte('\n')
+		}
+		b.WriteString(string(r.cells))
+	}
+	return b.String()
+}
+
+// A sheet is the lines of a terminal without end, and the one that its cursor is in.
+type sheet struct {
+	rows []row
+	at   int
+}
+
+// put writes text, and obeys the sequences in it that edits finds.
+func (s *sheet) put(text string, edits *regexp.Regexp) {
 	done := 0
-	for _, e := range edits {
-		r.put(ansi.Strip(text[done:e[0]]))
+	for _, e := range edits.FindAllStringSubmatchIndex(text, -1) {
+		s.rows[s.at].put(ansi.Strip(text[done:e[0]]))
 		n, _ := strconv.Atoi(text[e[2]:e[3]]) // 0 where there is none
-		r.edit(text[e[4]], n)
+		s.edit(text[e[4]], n)
 		done = e[1]
 	}
-	r.put(ansi.Strip(text[done:]))
-	return string(r.cells)
+	s.rows[s.at].put(ansi.Strip(text[done:]))
+}
+
+// edit is CSI n op. A move down stays among the lines that there are.
+func (s *sheet) edit(op byte, n int) {
+	switch op {
+	case 'A', 'F':
+		s.move(max(s.at-max(n, 1), 0))
+	case 'B', 'E':
+		s.move(min(s.at+max(n, 1), len(s.rows)-1))
+	case 'J':
+		if n > 0 {
+			return // clearing the screen takes nothing of what passed by
+		}
+		s.rows = s.rows[:s.at+1]
+		s.rows[s.at].erase(0)
+	default:
+		s.rows[s.at].edit(op, n)
+	}
+	if op == 'E' || op == 'F' {
+		s.rows[s.at].at = 0
+	}
+}
+
+// move takes the cursor to another line, which may be one after the last.
+func (s *sheet) move(to int) {
+	column := s.rows[s.at].at
+	if to == len(s.rows) {
+		s.rows = append(s.rows, row{})
+	}
+	s.at = to
+	s.rows[to].at = column
 }
 
 // A row is a line of a terminal without end, and its cursor.

@@ -27,6 +27,11 @@ func TestPlain(t *testing.T) {
 		"a long line\r\x1b[Kend\n":          "end\n",
 		"abc\x1b[2DX\x1b[3Cd\x1b[2G\x1b[1K": "  c  d",
 		strings.Repeat("\x1b[9999C", 100):   "",
+		"1 wait\n2 wait\n\x1b[2A\x1b[2K\r1 done\x1b[1B\r\x1b[2K2 done\n":   "1 done\n2 done\n",
+		"above\n\x1b[2K\x1b[1A\x1b[2K\x1b[Gbelow\n":                        "below\n",
+		"a\nb\nc\n\x1b[3A\x1b[Jd\n":                                        "d\n",
+		"a\nb\x1b[1Fc\x1b[9Ed\x1b[99Ae\x1b[99Bf\x1b[2J":                    "ce\nd f",
+		"top\n\x1b[9A\x1b[0m\x1b[0Jnew\n\x1b[H\x1b[2J\x1b[3Jafter\n\x1b[A": "new\nafter\n",
 	} {
 		if got := Plain([]byte(in)); got != want {
 			t.Errorf("%q: %q, want %q", in, got, want)
