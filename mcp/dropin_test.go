@@ -3,6 +3,7 @@ package mcp
 import (
 	"encoding/json"
 	"io"
+	"math"
 	"os"
 	"runtime"
 	"strings"
@@ -18,9 +19,9 @@ func TestY22_Y42_Y51_Y70_Y76_NegativeNumbers(t *testing.T) {
 	if got.Status != "completed" || *got.Stdout != "hello\n" || got.Truncated {
 		t.Errorf("exec: %+v", got)
 	}
-	for _, most := range []int{0, -1} {
-		if r := c.call("read", map[string]any{"process_id": got.ProcessID, "since_seq": -7, "max_output_bytes": most}); *r.Stdout != "hello\n" {
-			t.Errorf("read of at most %d: %+v", most, r)
+	for since, most := range map[int64]int{-7: 0, math.MinInt64: -1} {
+		if r := c.call("read", map[string]any{"process_id": got.ProcessID, "since_seq": since, "max_output_bytes": most}); *r.Stdout != "hello\n" {
+			t.Errorf("read of at most %d from %d: %+v", most, since, r)
 		}
 	}
 	if r := c.call("ps", map[string]any{"limit": -1}); r.Error != "" || len(r.Processes) != 0 {

@@ -50,7 +50,7 @@ type observation struct {
 func seq(offset int64) int64 { return offset + 1 }
 
 // offset is the output offset of a sequence.
-func offset(seq int64) int64 { return max(seq-1, 0) }
+func offset(seq int64) int64 { return max(seq, 1) - 1 }
 
 // omitted is a range of sequences, the second not in it.
 type omitted struct {
