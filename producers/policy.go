@@ -166,13 +166,14 @@ func (c *Config) workdir(r Request) (string, *refusal) {
 		dir = workingDir()
 	}
 	if filepath.IsAbs(r.Cwd) {
-		dir = filepath.Clean(r.Cwd)
+		dir = r.Cwd
 	} else if r.Cwd != "" {
-		dir = filepath.Join(dir, r.Cwd)
+		dir += string(filepath.Separator) + r.Cwd
 	}
-	real, err := dir, error(nil)
-	if len(c.AllowedCwds) > 0 {
-		real, err = resolve(dir)
+	real, err := filepath.Clean(dir), error(nil)
+	// A .. behind a link leads out of what it points to: links come first.
+	if len(c.AllowedCwds) > 0 || slices.Contains(strings.Split(filepath.ToSlash(dir), "/"), "..") {
+		real, err = filepath.EvalSymlinks(dir)
 	}
 	if err != nil {
 		return "", badDir(dir, err)
@@ -183,7 +184,7 @@ func (c *Config) workdir(r Request) (string, *refusal) {
 		return "", refuse("cwd", "the working directory %s is not a directory", dir)
 	}
 	if len(c.AllowedCwds) == 0 {
-		return dir, nil
+		return real, nil
 	}
 	if !slices.ContainsFunc(c.AllowedCwds, func(root string) bool { return within(root, real) }) {
 		return "", refuse("cwd", "the working directory %s is outside the allowed roots %s", dir, strings.Join(c.AllowedCwds, ", "))
