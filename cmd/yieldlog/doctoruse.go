@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"os"
 	"os/exec"
+	"strings"
 	"time"
 
 	"github.com/yieldlog/yieldlog/events"
@@ -31,6 +32,11 @@ func (d *diagnosis) examineUse(ctx context.Context, l *ledger.Ledger) error {
 		return err
 	}
 	for _, k := range kept {
+		if len(k.Blocks) > 0 {
+			d.note("%s holds %s as it was when it was found damaged: only what verify names is missing; delete it when you do not need it",
+				k.Path, strings.Join(k.Blocks, ", "))
+			continue
+		}
 		d.note("%s holds %s that a refused open or a repair kept: delete it when you do not need it", k.Path, size(k.Bytes))
 	}
 	d.examineSettings()

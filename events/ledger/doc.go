@@ -51,7 +51,8 @@
 // scanned where JetStream is going to; copies are set aside; and afterwards every
 // stream that the marker names must be there with nothing lost. Otherwise the
 // open fails with [ErrDamaged], names the block, and leaves everything as it was.
-// [Repair] then drops nothing but the damaged records.
+// [Repair] then drops nothing but the damaged records. A damaged length that an
+// open did not look for is blanked when the server meets it, see mend.go.
 //
 // # Sinks
 //

@@ -25,6 +25,8 @@ type index struct {
 	last uint64
 	// sizes is the least size of each block's file, in bytes, by its number.
 	sizes map[int]int64
+	// firsts is the first sequence of each block.
+	firsts map[int]uint64
 }
 
 func indexFile(streamDir string) string { return filepath.Join(streamDir, "msgs", "index.db") }
@@ -134,7 +136,7 @@ func parseIndex(body *bufio.Reader, each func([]byte, int, int)) (ix index, end 
 		version = magic[1]
 	}
 	r.skip(2)
-	ix = index{sizes: map[int]int64{}}
+	ix = index{sizes: map[int]int64{}, firsts: map[int]uint64{}}
 	for range 5 { // messages, bytes, first sequence, first time, last sequence
 		ix.last = r.number()
 	}
@@ -163,7 +165,7 @@ func parseIndex(body *bufio.Reader, each func([]byte, int, int)) (ix index, end 
 	}
 	b := &blockReader{b: end}
 	for n := b.number(); n > 0 && !b.bad; n-- {
-		b.block(version, ix.sizes)
+		b.block(version, ix)
 	}
 	if b.bad {
 		return index{}, nil, errIndex
@@ -195,9 +197,10 @@ func (r *blockReader) number() uint64 {
 	return v
 }
 
-func (r *blockReader) block(version byte, sizes map[int]int64) {
+func (r *blockReader) block(version byte, ix index) {
 	number, size := int(r.number()), int64(r.number())
-	for range 4 { // first sequence and time, last sequence and time
+	first := r.number()
+	for range 3 { // first time, last sequence and time
 		r.number()
 	}
 	deleted := r.number()
@@ -215,5 +218,5 @@ func (r *blockReader) block(version byte, sizes map[int]int64) {
 		}
 		r.skip(n)
 	}
-	sizes[number] = size
+	ix.sizes[number], ix.firsts[number] = size, first
 }

@@ -234,14 +234,14 @@ func (in *inspection) frames(stream string, paths []string) {
 }
 
 // glance checks a block that is not scanned: it can be read, begins with a
-// record, and is as long as the index says. JetStream cuts a block of another length.
+// record, the one that the index says, and is as long. JetStream cuts any other block.
 func (in *inspection) glance(stream, path string, ix index) {
 	size, err := readable(path)
 	if err != nil {
 		in.unreadable(stream, path, err)
 		return
 	}
-	if !beginsWell(path, size) {
+	if !beginsWell(path, stream, size, ix.firsts[blockNumber(path)]) {
 		in.fault(stream, path, "block %s begins with no record; %s", path, repairHint)
 		return
 	}

@@ -135,6 +135,16 @@ func faults() []faultCase {
 			flip(t, block(d, "2"), int64(len(first)))
 			must(t, os.Chtimes(block(d, "2"), time.Time{}, time.Now().Add(-time.Hour)))
 		}, "2.blk has a", faultEvents - 1, false},
+		{"flipped sequence, index valid", func(t *testing.T, d stateDir) {
+			b, err := os.ReadFile(block(d, "2"))
+			must(t, err)
+			first, why := frame(b)
+			if why != "" {
+				t.Fatal(why)
+			}
+			flip(t, block(d, "2"), int64(len(first))+4)
+		}, "2.blk has a bad checksum", faultEvents - 1, false},
+		{"flipped first sequence", func(t *testing.T, d stateDir) { flip(t, block(d, "2"), 4) }, "2.blk begins with no record", faultEvents - 1, false},
 		{"head zeroed, of old", func(t *testing.T, d stateDir) {
 			f, err := os.OpenFile(block(d, "2"), os.O_RDWR, 0)
 			must(t, err)

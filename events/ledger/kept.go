@@ -14,6 +14,8 @@ import (
 type Kept struct {
 	Path  string `json:"path"`
 	Bytes int64  `json:"bytes"`
+	// Blocks are the damaged blocks, as STREAM/N.blk, of a folder that holds no more.
+	Blocks []string `json:"blocks,omitempty"`
 }
 
 // Kept lists the copies that were kept.
@@ -24,12 +26,15 @@ func (l *Ledger) Kept() ([]Kept, error) {
 	}
 	var kept []Kept
 	for _, e := range entries {
-		if !strings.HasPrefix(e.Name(), "refused-") && !strings.HasPrefix(e.Name(), "damaged-") {
+		if !strings.HasPrefix(e.Name(), "refused-") && !strings.HasPrefix(e.Name(), damagedPrefix) {
 			continue
 		}
 		k := Kept{Path: filepath.Join(l.opts.Dir, e.Name())}
 		if k.Bytes, err = treeBytes(k.Path); err != nil {
 			return nil, fmt.Errorf("looking for kept copies: %w", err)
+		}
+		if strings.HasPrefix(e.Name(), damagedPrefix) {
+			k.Blocks, _ = fs.Glob(os.DirFS(k.Path), "*/*.blk") // the pattern is good
 		}
 		kept = append(kept, k)
 	}

@@ -7,7 +7,6 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
-	"time"
 )
 
 // inspectAll scans every block of a ledger that nobody has open. It changes nothing.
@@ -37,7 +36,7 @@ func Repair(dir string) ([]string, error) {
 		return nil, fmt.Errorf("repairing the ledger (it must not be in use): %w", err)
 	}
 	defer func() { _ = lock.Close() }()
-	kept := d.file("damaged-" + time.Now().UTC().Format("20060102T150405.000000"))
+	kept := d.damagedNow()
 	done, err := repairMarker(d, kept)
 	for err == nil {
 		// One fault of a stream can hide the next: inspect until there is none.
@@ -105,11 +104,8 @@ func repairFault(d stateDir, m *marker, f fault, kept string) (string, error) {
 	if r.damage == "" {
 		return fmt.Sprintf("made the index of stream %s anew, which ended beyond %s", f.stream, f.block), nil
 	}
-	copied := filepath.Join(kept, f.stream, filepath.Base(f.block))
-	if err := os.MkdirAll(filepath.Dir(copied), 0o700); err != nil {
-		return "", err
-	}
-	if err := copyFile(f.block, copied); err != nil {
+	copied, err := keepDamaged(f.block, f.stream, kept)
+	if err != nil {
 		return "", err
 	}
 	dropped, err := dropDamage(f.block, f.stream)
@@ -135,20 +131,13 @@ func dropDamage(path, stream string) (int, error) {
 	if err != nil {
 		return 0, err
 	}
-	h := blockHash(path, stream)
 	var good []byte
-	for off := 0; off < len(b); {
-		if rec, why := record(b[off:], h); why == "" {
-			good = append(good, rec...)
-			off += len(rec)
-			continue
-		}
-		next := nextRecord(b[off+1:], h)
-		if next < 0 {
-			break
-		}
-		off += 1 + next
+	end := 0
+	for _, s := range damage(b, blockHash(path, stream)) {
+		good = append(good, b[end:s.from]...)
+		end = s.to
 	}
+	good = append(good, b[end:]...)
 	tmp := path + ".repair"
 	if err := os.WriteFile(tmp, good, 0o600); err != nil {
 		return 0, err

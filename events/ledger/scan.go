@@ -32,6 +32,8 @@ const (
 	recordHeader = 22
 	recordSum    = 8
 	headerBit    = 1 << 31
+	// The sequence says of what holds no message that it was erased, or notes a deletion.
+	erasedBit, tombstoneBit = 1 << 63, 1 << 62
 )
 
 // blockScan is what a scan of one block found.
@@ -102,8 +104,9 @@ func scanInto(buf *bytes.Buffer, path, stream string) (blockScan, error) {
 	return r, nil
 }
 
-// beginsWell reports whether a block begins with what may be a record, or is empty.
-func beginsWell(path string, size int64) bool {
+// beginsWell reports whether a block begins with what may be a record, or is empty:
+// with the sequence first, if that is not 0, or with a good record.
+func beginsWell(path, stream string, size int64, first uint64) bool {
 	var head [recordHeader + recordSum]byte
 	if size == 0 {
 		return true
@@ -118,19 +121,38 @@ func beginsWell(path string, size int64) bool {
 	}
 	_, why := frame(head[:])
 	length := int64(binary.LittleEndian.Uint32(head[:]) &^ headerBit)
-	return why != badLength && length <= size
+	if why == badLength || length > size {
+		return false
+	}
+	if first == 0 || binary.LittleEndian.Uint64(head[4:]) == first {
+		return true
+	}
+	rec := make([]byte, length)
+	if _, err := f.ReadAt(rec, 0); err != nil {
+		return false
+	}
+	return holds(rec, blockHash(path, stream))
 }
 
-// framesInto is scanInto without a look at the checksums: it finds what makes
-// JetStream cut a block.
-func framesInto(buf *bytes.Buffer, path, _ string) (blockScan, error) {
+// framesInto is scanInto with a look only at the checksums of records that do not
+// follow the one before: it finds what makes JetStream cut a block, or pass over
+// what follows.
+func framesInto(buf *bytes.Buffer, path, stream string) (blockScan, error) {
 	r := blockScan{path: path}
 	b, err := readInto(buf, path)
 	if err != nil {
 		return r, fmt.Errorf("reading block: %w", err)
 	}
+	h := blockHash(path, stream)
 	for off := 0; off < len(b); r.records++ {
 		rec, why := frame(b[off:])
+		if why == "" {
+			seq := binary.LittleEndian.Uint64(rec[4:])
+			if seq != r.last+1 && !holds(rec, h) {
+				why = badChecksum
+			}
+			r.last = seq
+		}
 		if why != "" {
 			r.damage = fmt.Sprintf("%s at byte %d", why, off)
 			return r, nil
@@ -190,12 +212,12 @@ func blockHash(path, stream string) hash.Hash {
 // record cuts the first record off b, or says why it cannot be one.
 func record(b []byte, h hash.Hash) (rec []byte, why string) {
 	if rec, why = frame(b); why == "" && !holds(rec, h) {
-		return nil, "bad checksum"
+		return nil, badChecksum
 	}
 	return rec, why
 }
 
-const badLength = "bad record length"
+const badLength, badChecksum = "bad record length", "bad checksum"
 
 // frame is record without a look at the checksum.
 func frame(b []byte) (rec []byte, why string) {
@@ -237,7 +259,7 @@ func holds(rec []byte, h hash.Hash) bool {
 // sequence is the sequence of a whole record, 0 of one that holds no message.
 func sequence(rec []byte) uint64 {
 	seq := binary.LittleEndian.Uint64(rec[4:])
-	if seq&(1<<62|1<<63) != 0 { // a tombstone, or an erased message
+	if seq&(erasedBit|tombstoneBit) != 0 {
 		return 0
 	}
 	return seq

@@ -84,7 +84,7 @@ func (h *host) listen(port int) error {
 	if err != nil {
 		return fmt.Errorf("making the embedded server: %w", err)
 	}
-	log := &serverLog{log: h.o.Logger}
+	log := &serverLog{log: h.o.Logger, dir: h.dir}
 	ns.SetLoggerV2(log, false, false, false)
 	ns.Start() // returns once it listens
 	if ns.Addr() != nil {
@@ -185,6 +185,7 @@ accounts {
 // start. The server calls it from many goroutines.
 type serverLog struct {
 	log  *slog.Logger
+	dir  stateDir
 	mu   sync.Mutex
 	last string
 }
@@ -200,6 +201,7 @@ func (l *serverLog) Warnf(format string, v ...any) {
 	if strings.HasPrefix(format, "Plaintext passwords detected") {
 		return
 	}
+	l.mendFirst(format, v)
 	l.log.Warn(fmt.Sprintf(format, v...))
 }
 
