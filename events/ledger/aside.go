@@ -47,8 +47,7 @@ func retire(aside string) error {
 // removeRetired removes copies that are not needed, or never were whole.
 func removeRetired(dir stateDir) {
 	for _, old := range []string{"retired-*", "copying-*"} {
-		paths, _ := filepath.Glob(dir.file(old)) // the pattern is good
-		for _, p := range paths {
+		for _, p := range dir.matching(old) {
 			_ = os.RemoveAll(p) // the next open tries again
 		}
 	}
@@ -57,8 +56,7 @@ func removeRetired(dir stateDir) {
 // finishOpens puts the streams back after an open whose process was killed
 // before it had checked them.
 func finishOpens(dir stateDir) error {
-	paths, _ := filepath.Glob(dir.file("aside-*")) // the pattern is good
-	for _, p := range paths {
+	for _, p := range dir.matching("aside-*") {
 		kept, err := putBack(dir, p)
 		if err != nil {
 			return err

@@ -6,7 +6,6 @@ import (
 	"io/fs"
 	"net"
 	"os"
-	"path/filepath"
 	"slices"
 	"sync"
 	"time"
@@ -69,7 +68,7 @@ func openRest(d stateDir) (*rest, error) {
 	case errors.Is(err, errLocked):
 		return nil, nil // by a host whose file somebody removed
 	}
-	if left, _ := filepath.Glob(d.file("aside-*")); len(left) > 0 { // the pattern is good
+	if len(d.matching("aside-*")) > 0 {
 		return nil, nil // of an open that was killed
 	}
 	m, err := d.readMarker()

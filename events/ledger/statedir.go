@@ -45,6 +45,16 @@ func (d stateDir) packLock() string         { return d.file("pack.lock") }
 func (d stateDir) recoveryLock() string     { return d.file("recovery.lock") }
 func (d stateDir) session(id string) string { return filepath.Join(d.sessions(), id+".lock") }
 
+// matching is the files in the directory that match a pattern, which must be good.
+// The directory's own name may hold what would be one.
+func (d stateDir) matching(pattern string) []string {
+	names, _ := fs.Glob(os.DirFS(string(d)), pattern)
+	for i, n := range names {
+		names[i] = d.file(n)
+	}
+	return names
+}
+
 // streams is where JetStream keeps the streams of the ledger's account.
 func (d stateDir) streams() string {
 	return filepath.Join(d.store(), "jetstream", ledgerAccount, "streams")
