@@ -243,6 +243,9 @@ func (d *dialer) restart(change func(*host)) error {
 	if d.host == nil {
 		return nil
 	}
+	if d.removed() { // what has its place is another ledger
+		return errRemoved
+	}
 	h := d.host
 	err := h.stop()
 	if change != nil {

@@ -40,6 +40,22 @@ func (d stateDir) lockHost(create bool) (*hostLock, error) {
 	return &hostLock{file: f, dir: dir}, nil // some file systems lock no directories
 }
 
+// root is a name of the locked directory that follows it wherever it is moved, if
+// the system has one: the server, which opens files by name, so never writes to a
+// directory that took the place of its own.
+func (l *hostLock) root(dir stateDir) stateDir {
+	if l.dir == nil {
+		return dir
+	}
+	name := fmt.Sprintf("/proc/self/fd/%d", l.dir.Fd())
+	at, err := os.Stat(name)
+	was, statErr := l.dir.Stat()
+	if err != nil || statErr != nil || !os.SameFile(at, was) {
+		return dir
+	}
+	return stateDir(name)
+}
+
 // Close gives the right back.
 func (l *hostLock) Close() error {
 	if l.dir == nil {

@@ -126,9 +126,9 @@ func (l *serverLog) mendFirst(format string, v []any) {
 	if !ok {
 		return
 	}
-	did, err := l.dir.mend(block)
+	did, err := l.root.mend(block)
 	if err != nil {
 		did = err.Error()
 	}
-	l.log.Error(did)
+	l.log.Error(l.text("%s", []any{did}))
 }

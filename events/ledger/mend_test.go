@@ -72,8 +72,12 @@ func TestTheServerCutsNoBlock(t *testing.T) {
 func serveUnchecked(t *testing.T, d stateDir, said *bytes.Buffer) {
 	t.Helper()
 	o := Options{Dir: string(d), Logger: slog.New(slog.NewTextHandler(said, nil))}
-	h := &host{o: o, dir: d, removed: func() bool { return false }}
-	var err error
+	lock, err := d.lockHost(true)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = lock.Close() }()
+	h := &host{o: o, dir: d, lock: lock, removed: func() bool { return false }}
 	if h.creds, err = d.ensureCredentials(); err != nil {
 		t.Fatal(err)
 	}

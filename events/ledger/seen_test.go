@@ -5,6 +5,7 @@ import (
 	"errors"
 	"os"
 	"path/filepath"
+	"runtime"
 	"testing"
 	"time"
 
@@ -137,6 +138,37 @@ func TestADirectoryThatTookAnothersPlace(t *testing.T) {
 	}
 	if err := joined.Close(); err != nil {
 		t.Error(err)
+	}
+}
+
+// TestAMovedHostWritesToItsOwnDirectory moves the state directory of a host away,
+// and makes a new ledger there. When the host stops, its indexes go where its
+// ledger is, and both open.
+func TestAMovedHostWritesToItsOwnDirectory(t *testing.T) {
+	if runtime.GOOS != "linux" {
+		t.Skip("no name follows a directory here")
+	}
+	dir := filepath.Join(t.TempDir(), "ledger")
+	moved, err := Open(t.Context(), Options{Dir: dir})
+	if err != nil {
+		t.Fatal(err)
+	}
+	appendQueued(t, moved, 5)
+	if err := os.Rename(dir, dir+".old"); err != nil {
+		t.Fatal(err)
+	}
+	l, err := Open(t.Context(), Options{Dir: dir})
+	if err != nil {
+		t.Fatal(err)
+	}
+	appendQueued(t, l, 1)
+	if err := errors.Join(l.Close(), moved.Close()); err != nil {
+		t.Fatal(err)
+	}
+	for dir, want := range map[string]int{dir: 1, dir + ".old": 5} {
+		if n := count(t, open(t, dir)); n != want {
+			t.Errorf("%s has %d events, want %d", dir, n, want)
+		}
 	}
 }
 

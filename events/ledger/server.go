@@ -72,7 +72,8 @@ func free(port int) bool {
 var errPort = errors.New("port is taken")
 
 func (h *host) listen(port int) error {
-	opts, err := serverOptions(h.o, h.creds)
+	root := h.lock.root(h.dir)
+	opts, err := serverOptions(h.o, root, h.creds)
 	if err != nil {
 		return err
 	}
@@ -84,7 +85,7 @@ func (h *host) listen(port int) error {
 	if err != nil {
 		return fmt.Errorf("making the embedded server: %w", err)
 	}
-	log := &serverLog{log: h.o.Logger, dir: h.dir}
+	log := &serverLog{log: h.o.Logger, dir: h.dir, root: root}
 	ns.SetLoggerV2(log, false, false, false)
 	ns.Start() // returns once it listens
 	if ns.Addr() != nil {
@@ -116,7 +117,7 @@ func shutdown(ns *server.Server) {
 
 // serverOptions configures the embedded server: loopback only, no signals, no
 // output, JetStream in the store, readers apart from the ledger.
-func serverOptions(o Options, c credentials) (*server.Options, error) {
+func serverOptions(o Options, root stateDir, c credentials) (*server.Options, error) {
 	pub, err := c.publicKey()
 	if err != nil {
 		return nil, err
@@ -134,7 +135,7 @@ func serverOptions(o Options, c credentials) (*server.Options, error) {
 	opts.MaxPending = 256 << 20
 	opts.AuthTimeout = 5
 	opts.JetStream = true
-	opts.StoreDir = stateDir(o.Dir).store()
+	opts.StoreDir = root.store()
 	opts.JetStreamMaxMemory = 64 << 20
 	opts.JetStreamMaxStore = 1 << 40
 	if o.Sync == SyncAlways {
@@ -186,12 +187,13 @@ accounts {
 type serverLog struct {
 	log  *slog.Logger
 	dir  stateDir
+	root stateDir // dir by the name that the server knows
 	mu   sync.Mutex
 	last string
 }
 
-func (l *serverLog) Noticef(format string, v ...any) { l.log.Debug(fmt.Sprintf(format, v...)) }
-func (l *serverLog) Errorf(format string, v ...any)  { l.log.Error(fmt.Sprintf(format, v...)) }
+func (l *serverLog) Noticef(format string, v ...any) { l.log.Debug(l.text(format, v)) }
+func (l *serverLog) Errorf(format string, v ...any)  { l.log.Error(l.text(format, v)) }
 func (l *serverLog) Debugf(string, ...any)           {}
 func (l *serverLog) Tracef(string, ...any)           {}
 
@@ -202,14 +204,19 @@ func (l *serverLog) Warnf(format string, v ...any) {
 		return
 	}
 	l.mendFirst(format, v)
-	l.log.Warn(fmt.Sprintf(format, v...))
+	l.log.Warn(l.text(format, v))
 }
 
 // Fatalf is called where a server of its own would end the process.
 func (l *serverLog) Fatalf(format string, v ...any) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	l.last = fmt.Sprintf(format, v...)
+	l.last = l.text(format, v)
+}
+
+// text names files as people know them.
+func (l *serverLog) text(format string, v []any) string {
+	return strings.ReplaceAll(fmt.Sprintf(format, v...), string(l.root), string(l.dir))
 }
 
 func (l *serverLog) fatal() string {
