@@ -100,7 +100,11 @@ func copyFile(from, to string) (err error) {
 	if err != nil {
 		return err
 	}
-	defer func() { err = errors.Join(err, out.Close()) }()
+	defer func() {
+		if err = errors.Join(err, out.Close()); err != nil {
+			err = errors.Join(err, os.Remove(to)) // what is there in part is no copy
+		}
+	}()
 	_, err = io.Copy(out, in)
 	return err
 }

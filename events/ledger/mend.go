@@ -73,7 +73,7 @@ func blankDamage(block, stream string) (int, error) {
 	_, err = os.Stat(blockPath(filepath.Dir(filepath.Dir(block)), blockNumber(block)+1))
 	newest := errors.Is(err, fs.ErrNotExist)
 	for _, s := range damage(b, h) {
-		if size := s.to - s.from; size >= recordHeader+recordSum && !(newest && s.to == len(b)) {
+		if size := s.to - s.from; size >= recordHeader+recordSum && (!newest || s.to < len(b)) {
 			if _, err := f.WriteAt(blankRecord(size, h), int64(s.from)); err != nil {
 				return blanked, err
 			}
