@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"log/slog"
 	"os"
+	"os/user"
 	"path/filepath"
 	"text/tabwriter"
 
@@ -81,7 +82,7 @@ func (a *app) stateDir() (dir, source string, err error) {
 	case filepath.IsAbs(os.Getenv("XDG_STATE_HOME")):
 		dir, source = filepath.Join(os.Getenv("XDG_STATE_HOME"), "yieldlog"), "XDG_STATE_HOME"
 	default:
-		home, err := os.UserHomeDir()
+		home, err := homeDir()
 		if err != nil {
 			return "", "", fmt.Errorf("finding the state directory (set YIELDLOG_DIR or --dir): %w", err)
 		}
@@ -92,6 +93,18 @@ func (a *app) stateDir() (dir, source string, err error) {
 		return "", "", fmt.Errorf("finding the state directory: %w", err)
 	}
 	return dir, source, nil
+}
+
+// homeDir is the user's home directory. Not everybody sets HOME: systemd does not.
+func homeDir() (string, error) {
+	home, err := os.UserHomeDir()
+	if err == nil {
+		return home, nil
+	}
+	if u, lookup := user.Current(); lookup == nil && u.HomeDir != "" {
+		return u.HomeDir, nil
+	}
+	return "", err
 }
 
 // logger logs to stderr; stdout is the protocol.

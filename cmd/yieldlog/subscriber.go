@@ -78,7 +78,7 @@ func (a *app) writeNATSContext(name, what, url, user, password string) error {
 	}
 	config := os.Getenv("XDG_CONFIG_HOME")
 	if config == "" {
-		home, err := os.UserHomeDir()
+		home, err := homeDir()
 		if err != nil {
 			return fmt.Errorf("looking for the home directory: %w", err)
 		}
