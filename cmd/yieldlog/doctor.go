@@ -45,7 +45,7 @@ func (a *app) examine(ctx context.Context) error {
 	d := diagnosis{Trouble: []string{}}
 	err := a.reading(ctx, func(l *ledger.Ledger) error { return d.examine(ctx, l) })
 	switch {
-	case errors.Is(err, ledger.ErrDamaged):
+	case errors.Is(err, ledger.ErrDamaged), errors.Is(err, ledger.ErrUnavailable):
 		d.Trouble = append(d.Trouble, err.Error())
 	case err != nil:
 		return err

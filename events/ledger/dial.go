@@ -168,7 +168,7 @@ func (d *dialer) connect(ctx context.Context, opts ...nats.Option) (*nats.Conn, 
 		}
 		select {
 		case <-ctx.Done():
-			return nil, fmt.Errorf("waiting for the host of the ledger: %w", err)
+			return nil, fmt.Errorf("%w: waiting for its host%s: %w", ErrUnavailable, d.dir.hostPID(), err)
 		case <-time.After(wait):
 		}
 	}

@@ -23,6 +23,15 @@ type endpoint struct {
 	PID     int    `json:"pid"`
 }
 
+// hostPID names the process that hosts, or hosted, in brackets; nothing if none does.
+func (d stateDir) hostPID() string {
+	var ep endpoint
+	if readJSON(d.endpoint(), &ep) != nil {
+		return ""
+	}
+	return fmt.Sprintf(" (pid %d)", ep.PID)
+}
+
 // credentials are generated once and kept over restarts. The port is kept with
 // them: a subscriber's connection details stay good.
 type credentials struct {

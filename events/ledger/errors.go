@@ -17,7 +17,7 @@ var (
 	ErrTooLarge = errors.New("the event is too large")
 	// ErrClosed says that the ledger was closed.
 	ErrClosed = errors.New("the ledger is closed")
-	// ErrUnavailable says that appends are not being acknowledged.
+	// ErrUnavailable says that appends are not being acknowledged, or that a host hangs.
 	ErrUnavailable = errors.New("the ledger does not answer")
 	// ErrNoSpace says that the disk is too full for new work.
 	ErrNoSpace = errors.New("the ledger's disk is too full for new work")

@@ -134,12 +134,19 @@ func (l *Ledger) openReading(ctx context.Context) error {
 		return err
 	}
 	r, err := openRest(l.dir())
-	for until := time.Now().Add(dyingMost); r == nil && err == nil && l.dir().hostDies() && time.Now().Before(until); {
+	dies := false
+	for until := time.Now().Add(dyingMost); r == nil && err == nil && time.Now().Before(until); {
+		if dies = l.dir().hostDies(); !dies {
+			break
+		}
 		pause(ctx, 5*time.Millisecond)
 		r, err = openRest(l.dir())
 	}
 	if err != nil {
 		return err
+	}
+	if r == nil && dies { // it hangs, and its blocks can be read all the same
+		r, _ = restNow(l.dir()) // what is amiss there the host may be changing
 	}
 	if l.atRest.Store(r); r != nil {
 		return nil

@@ -426,3 +426,40 @@ func TestReadingWaitsForAHostToDie(t *testing.T) {
 		t.Error(err)
 	}
 }
+
+// TestReadingBesideAHostThatHangs reads a ledger whose host keeps its locks and
+// answers nobody, as a stopped process does. Its last write may be there in part.
+func TestReadingBesideAHostThatHangs(t *testing.T) {
+	d := filled(t)
+	port, err := net.Listen("tcp", "127.0.0.1:0") // nobody accepts
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer port.Close()
+	lock, err := d.lockHost(true)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer lock.Close()
+	paths, err := blocks(d.stream(lifecycleStream))
+	if err != nil {
+		t.Fatal(err)
+	}
+	newest, err := os.OpenFile(paths[len(paths)-1], os.O_APPEND|os.O_WRONLY, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, err = newest.Write(make([]byte, 777))
+	if err := errors.Join(err, newest.Close(), os.WriteFile(d.running(), nil, 0o600),
+		writeJSON(d.endpoint(), endpoint{Version: 1, Port: port.Addr().(*net.TCPAddr).Port}, false)); err != nil {
+		t.Fatal(err)
+	}
+	l, err := Open(t.Context(), Options{Dir: string(d), ReadOnly: true})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer l.Close()
+	if n := count(t, l); n != faultEvents {
+		t.Errorf("%d events", n)
+	}
+}
