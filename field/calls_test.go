@@ -246,6 +246,23 @@ func TestSecrets(t *testing.T) {
 			t.Errorf("the ledger has %q", logs)
 		}
 	})
+	// A terminal ends the lines of a key in its own way, and programs indent them.
+	t.Run("secret-of-several-lines", func(t *testing.T) {
+		t.Parallel()
+		const body = "MIIEpAIBAAKCAQEA7bq0"
+		s := start(t, "DEPLOY_KEY=-----BEGIN RSA PRIVATE KEY-----\n"+body+"\nQAB=\n-----END RSA PRIVATE KEY-----\n")
+		for _, command := range []string{`echo "$DEPLOY_KEY"`, `echo "$DEPLOY_KEY" | sed "s/^/    /"`, `echo $DEPLOY_KEY`} {
+			for _, tty := range []bool{false, true} {
+				r := s.exec(command, args{"tty": tty})
+				s.want(r, "completed")
+				if strings.Contains(r.text, body) || !strings.Contains(r.text, "[REDACTED]") {
+					t.Errorf("%s: %s", command, r.text)
+				}
+			}
+		}
+		s.close()
+		s.wantNowhere(body)
+	})
 	t.Run("password-typed", func(t *testing.T) {
 		t.Parallel()
 		s := start(t)

@@ -12,15 +12,28 @@ const (
 	// minSecret is the shortest value that is redacted, in bytes: a shorter
 	// one would hit ordinary text.
 	minSecret = 4
+	// minLine is the shortest line of a longer value that is redacted by itself.
+	minLine = 8
 )
 
 // secretValues is the values worth redacting, the longest first. Space around
-// a value is no part of it: shells drop it.
+// a value is no part of it: shells drop it. Of a value of several lines, such as
+// a private key, each line is one too: programs indent and number them, and a
+// terminal ends them in its own way.
 func secretValues(values []string) []string {
 	var secrets []string
 	for _, v := range values {
-		if v = strings.TrimSpace(v); len(v) >= minSecret {
-			secrets = append(secrets, v)
+		if v = strings.TrimSpace(v); len(v) < minSecret {
+			continue
+		}
+		secrets = append(secrets, v)
+		if !strings.Contains(v, "\n") {
+			continue
+		}
+		for line := range strings.SplitSeq(v, "\n") {
+			if line = strings.TrimSpace(line); len(line) >= minLine {
+				secrets = append(secrets, line)
+			}
 		}
 	}
 	slices.SortFunc(secrets, func(a, b string) int {

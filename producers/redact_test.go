@@ -10,7 +10,7 @@ import (
 )
 
 func TestRedact(t *testing.T) {
-	secrets := secretValues([]string{"hunter2", "hunter2-long", "abc", "abcd", "cdef", " spaced value\n", "aaaa", "hunter2"})
+	secrets := secretValues([]string{"hunter2", "hunter2-long", "abc", "abcd", "cdef", " spaced value\n", "aaaa", "hunter2", "{\n  \"key\": \"of-two\",\r\n  1234567\n}"})
 	for in, want := range map[string]string{
 		"":                             "",
 		"plain":                        "plain",
@@ -23,6 +23,8 @@ func TestRedact(t *testing.T) {
 		"abcdef.":                      "[REDACTED].",
 		"a spaced value":               "a [REDACTED]",
 		strings.Repeat("a", 100) + "b": "[REDACTED]b",
+		"{\n  \"key\": \"of-two\",\r\n  1234567\n}": "[REDACTED]",
+		"2: \"key\": \"of-two\",\r\n3: 1234567\n}":  "2: [REDACTED]\r\n3: 1234567\n}",
 	} {
 		if got := newRedactor(secrets).whole(in); got != want {
 			t.Errorf("%q: %q, want %q", in, got, want)
