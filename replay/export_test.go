@@ -148,6 +148,16 @@ func TestMarkdown(t *testing.T) {
 			t.Errorf("%q is not in\n%s", want, got.String())
 		}
 	}
+	coloured := evening()
+	build := coloured.output["build1"]
+	build[len(build)-1].Body = events.Output{Stream: events.KindStderr, Offset: 10, Data: []byte("\x1b[mwarn\n")}
+	got.Reset()
+	if err := replay.WriteMarkdown(t.Context(), &got, coloured, events.Filter{Session: "s"}, 0); err != nil {
+		t.Fatal(err)
+	}
+	if !strings.Contains(got.String(), "stderr:\n\n```\nwarn\n```") {
+		t.Errorf("escape sequences stay in\n%s", got.String())
+	}
 }
 
 func TestEventLines(t *testing.T) {

@@ -130,11 +130,11 @@ func (m *reporter) output(p projections.Process) {
 		}
 		m.printf("%s:\n\n", s.name)
 		if s.cut == 0 {
-			m.block("", string(s.data))
+			m.block("", Plain(s.data))
 			continue
 		}
-		m.block("", string(s.data[:s.cut]))
-		m.block("", string(s.data[s.cut:]))
+		m.block("", Plain(s.data[:s.cut]))
+		m.block("", Plain(s.data[s.cut:]))
 	}
 	if page.OmittedBytes > 0 {
 		m.printf("%d bytes between offsets %d and %d are not shown.\n\n", page.OmittedBytes, page.OmittedFrom, page.OmittedTo)
