@@ -161,6 +161,30 @@ func TestStdin(t *testing.T) {
 			s.wantStdout(r, "got:go\n")
 		}
 	})
+	// It may even still wait for its turn.
+	t.Run("write-before-spawn", func(t *testing.T) {
+		t.Parallel()
+		s := start(t)
+		_, first := s.ask("tools/call", map[string]any{"name": "exec", "arguments": args{
+			"command": "read x", "side_effects": []string{"OTHER"}, "yield_ms": longYield,
+		}})
+		s.eventually("the first command runs", func() bool { return len(s.ps(false)) == 1 })
+		running := s.ps(false)[0].ProcessID
+		p := s.exec("cat", args{"stdin": "one ", "side_effects": []string{"OTHER"}, "yield_ms": 0})
+		s.want(p, "backgrounded")
+		if !strings.Contains(p.text, `"queued"`) {
+			t.Errorf("it does not wait for its turn: %s", p.text)
+		}
+		s.write(p.ProcessID, "two")
+		s.call("write", args{"process_id": p.ProcessID, "input": "three", "close_stdin": true})
+		if r := s.call("write", args{"process_id": p.ProcessID, "input": "four"}); r.OK {
+			t.Errorf("input after its end is taken: %s", r.text)
+		}
+		s.write(running, "go")
+		<-first
+		s.wantStdout(s.wait(p.ProcessID), "one two\nthree")
+		s.wantExit(s.wait(p.ProcessID), 0)
+	})
 }
 
 // TestCommandText is about what reaches the shell, and where it runs.

@@ -63,6 +63,7 @@ type execution struct {
 func newExecution(s *Session, r Request) *execution {
 	e := &execution{
 		session: s, id: events.NewID(), owner: r.Owner, request: r,
+		in:     newStdin(r.TTY != nil, Input{Data: []byte(r.Stdin), Close: r.CloseStdin}),
 		placed: make(chan struct{}), spawned: make(chan struct{}), done: make(chan struct{}),
 	}
 	e.wanted, e.unwant = context.WithCancel(s.life)
@@ -143,12 +144,9 @@ func (e *execution) start() bool {
 		e.out.fail(err)
 		close(e.spawned)
 	})
-	in := newStdin(p.stdin, e.request.TTY != nil)
-	if first := (Input{Data: []byte(e.request.Stdin), Close: e.request.CloseStdin}); len(first.Data) > 0 || first.Close {
-		_ = in.put(first) // a fresh queue takes the first input, whatever its size
-	}
+	e.in.attach(p.stdin)
 	e.mu.Lock()
-	e.proc, e.in, e.began = p, in, time.Now() // from here on others write, too
+	e.proc, e.began = p, time.Now()
 	cause, killAt, yielded := e.cause, e.killAt, e.yielded
 	e.mu.Unlock()
 	if cause != "" { // it was ended while it was forked

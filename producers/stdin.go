@@ -15,11 +15,12 @@ import (
 const stdinMost = 8 << 20
 
 // stdin delivers input to a command in order, without making its writers wait.
+// What comes before the command runs is kept for it.
 type stdin struct {
-	file *os.File
-	tty  bool
+	tty bool
 
 	mu      sync.Mutex
+	file    *os.File // nil until the command runs
 	queue   [][]byte
 	queued  int // bytes
 	closing bool
@@ -28,7 +29,29 @@ type stdin struct {
 	broken  error
 }
 
-func newStdin(f *os.File, tty bool) *stdin { return &stdin{file: f, tty: tty} }
+func newStdin(tty bool, first Input) *stdin {
+	s := &stdin{tty: tty}
+	if len(first.Data) > 0 || first.Close {
+		_ = s.put(first) // a fresh queue takes the first input, whatever its size
+	}
+	return s
+}
+
+// attach gives the input to the command, which runs now.
+func (s *stdin) attach(f *os.File) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.file = f
+	s.hurry()
+}
+
+// hurry has what is queued delivered. The caller holds the lock.
+func (s *stdin) hurry() {
+	if s.file != nil && !s.busy && (len(s.queue) > 0 || s.closing) {
+		s.busy = true
+		go s.deliver()
+	}
+}
 
 // endOfInput is what ends the input of a terminal at the start of a line: ^D.
 // The terminal itself stays open, for its output.
@@ -60,10 +83,7 @@ func (s *stdin) put(in Input) error {
 		s.add(endOfInput)
 	}
 	s.closing = in.Close
-	if !s.busy {
-		s.busy = true
-		go s.deliver()
-	}
+	s.hurry()
 	return nil
 }
 
@@ -77,8 +97,11 @@ func (s *stdin) add(p []byte) {
 
 // resize changes the size of the terminal.
 func (s *stdin) resize(size events.Size) error {
-	if !s.tty {
+	switch {
+	case !s.tty:
 		return fmt.Errorf("%w: it is no terminal, and has no size", ErrInput)
+	case s.file == nil:
+		return fmt.Errorf("%w: there is no terminal before the command runs", ErrInput)
 	}
 	return setSize(s.file, size)
 }

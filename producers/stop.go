@@ -167,8 +167,9 @@ func (s *Session) StopOwner(ctx context.Context, owner string) ([]string, error)
 	return ids, nil
 }
 
-// Write queues input for a running execution's standard input. It is delivered
-// in order, and Write does not wait for the command to read it.
+// Write queues input for the standard input of an execution that runs or waits
+// for its turn. It is delivered in order, and Write does not wait for the command
+// to read it.
 func (s *Session) Write(_ context.Context, owner, id string, in Input) error {
 	e, err := s.find(owner, id)
 	if err != nil {
@@ -196,8 +197,6 @@ func (s *Session) Write(_ context.Context, owner, id string, in Input) error {
 	switch {
 	case over:
 		err = ErrEnded
-	case target == nil:
-		err = fmt.Errorf("%w: the command still waits for its turn", ErrInput)
 	default:
 		err = target.put(in)
 	}
