@@ -99,6 +99,18 @@ func TestDescendants(t *testing.T) {
 			t.Errorf("it is settled as %+v", e.Body)
 		}
 	})
+	// What a client left open in the server would stay open with each command.
+	t.Run("clients-files", func(t *testing.T) {
+		t.Parallel()
+		s := start(t)
+		for _, tty := range []bool{false, true} {
+			r := s.exec("for n in 3 4 5 6 7 8 9; do (: <&$n) 2>/dev/null && echo $n; done; true", args{"tty": tty})
+			s.want(r, "completed")
+			if r.Stdout+r.TTY != "" {
+				t.Errorf("a command has the files %s", r.text)
+			}
+		}
+	})
 	t.Run("zombies", func(t *testing.T) {
 		t.Parallel()
 		s := start(t, allow)

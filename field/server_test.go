@@ -80,6 +80,10 @@ func (s *server) start() {
 	// Syncing a busy machine's disk is not what most tests are about.
 	s.cmd.Env = append(os.Environ(), append([]string{"YIELDLOG_DIR=" + s.dir, "YIELDLOG_SYNC=relaxed", "TMP=" + s.tmp}, s.env...)...)
 	s.cmd.Stderr = &testLog{t: s.t}
+	null, err := os.Open(os.DevNull)
+	s.must(err)
+	defer null.Close()
+	s.cmd.ExtraFiles = []*os.File{null, null} // some clients leave theirs open
 	out, err := s.cmd.StdoutPipe()
 	s.must(err)
 	s.in, err = s.cmd.StdinPipe()

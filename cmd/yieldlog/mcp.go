@@ -55,6 +55,7 @@ func (a *app) serveMCP(ctx context.Context, address, fork string) (err error) {
 		case <-ctx.Done():
 		}
 	}()
+	keepFromCommands()
 	cfg, _, err := a.config()
 	if err != nil {
 		return err
