@@ -123,6 +123,7 @@ func (w *watcher) run(done <-chan struct{}) {
 			return
 		case <-w.changed:
 		}
+		w.peer.out.await() // meanwhile nothing is marked twice
 		for uri := range w.take() {
 			w.peer.out.put(notificationLine("notifications/resources/updated", map[string]string{"uri": uri}))
 		}

@@ -1,33 +1,145 @@
 package mcp
 
 import (
+	"bufio"
 	"context"
+	"fmt"
 	"io"
 	"net"
 	"net/http"
 	"strings"
+	"sync"
 	"testing"
+	"time"
+
+	"github.com/yieldlog/yieldlog/producers"
 )
 
-// httpServer serves a gated server over HTTP until the test ends.
-func httpServer(t *testing.T, token string) string {
+// serveHTTP serves over HTTP until the test ends.
+func serveHTTP(t *testing.T, token string, open Open) (url string, end func()) {
 	t.Helper()
-	s, _, _ := gated(t)
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)
 	}
 	ctx, cancel := context.WithCancel(context.Background())
 	ended := make(chan error, 1)
-	go func() { ended <- s.ServeHTTP(ctx, l, token) }()
-	t.Cleanup(func() {
+	go func() { ended <- ServeHTTP(ctx, l, token, open) }()
+	end = sync.OnceFunc(func() {
 		cancel()
 		if err := <-ended; err != nil {
 			t.Errorf("serving: %v", err)
 		}
 		http.DefaultClient.CloseIdleConnections()
 	})
-	return "http://" + l.Addr().String() + "/mcp"
+	t.Cleanup(end)
+	return "http://" + l.Addr().String() + "/mcp", end
+}
+
+// alone gives each client a server without a ledger.
+func alone(s func() *Server) Open {
+	return func(context.Context, string) (*Server, func(string) error, error) {
+		return s(), func(string) error { return nil }, nil
+	}
+}
+
+// liveHTTP gives each client a session on one ledger.
+func liveHTTP(t *testing.T) (url string) {
+	t.Helper()
+	l := newLedger(t)
+	url, _ = serveHTTP(t, "", func(context.Context, string) (*Server, func(string) error, error) {
+		s, end := serverOn(t, l, producers.DefaultConfig())
+		return s, func(string) error { end(); return nil }, nil
+	})
+	return url
+}
+
+// httpCaller is a client over HTTP.
+type httpCaller struct {
+	t            *testing.T
+	url, session string
+	id           int
+}
+
+func newHTTPCaller(t *testing.T, url string) *httpCaller {
+	t.Helper()
+	status, answer, session := post(t, url, request(1, "initialize", initializeParams))
+	if status != http.StatusOK || session == "" {
+		t.Fatalf("initialize: %d %s, session %q", status, answer, session)
+	}
+	return &httpCaller{t: t, url: url, session: session, id: 1}
+}
+
+func (c *httpCaller) post(body string) string {
+	c.t.Helper()
+	status, answer, _ := post(c.t, c.url, body, sessionHeader, c.session)
+	if status/100 != 2 {
+		c.t.Fatalf("%s: %d %s", body, status, answer)
+	}
+	return answer
+}
+
+func (c *httpCaller) call(tool, arguments string) string {
+	c.t.Helper()
+	c.id++
+	return c.post(toolCall(c.id, tool, arguments))
+}
+
+// background starts a command that lasts.
+func (c *httpCaller) background() (process string) {
+	c.t.Helper()
+	answer := c.call("exec", `{"command":"sleep 600","side_effects":["NONE"],"yield_ms":0}`)
+	_, rest, _ := strings.Cut(answer, `"structuredContent":{"process_id":"`)
+	process, _, ok := strings.Cut(rest, `"`)
+	if !ok {
+		c.t.Fatalf("exec: %s", answer)
+	}
+	return process
+}
+
+// listen opens the stream of what the client is told unasked.
+func (c *httpCaller) listen() *bufio.Scanner {
+	c.t.Helper()
+	ctx, cancel := context.WithTimeout(context.Background(), patience)
+	c.t.Cleanup(cancel)
+	r, err := http.NewRequestWithContext(ctx, http.MethodGet, c.url, nil)
+	if err != nil {
+		c.t.Fatal(err)
+	}
+	r.Header.Set(sessionHeader, c.session)
+	resp, err := http.DefaultClient.Do(r) //nolint:bodyclose // cancel ends it
+	if err != nil || resp.StatusCode != http.StatusOK {
+		c.t.Fatalf("listening: %v, %v", resp, err)
+	}
+	return bufio.NewScanner(resp.Body)
+}
+
+// begin posts a message over a connection of its own, and goes on.
+func (c *httpCaller) begin(body string) net.Conn {
+	c.t.Helper()
+	host := strings.TrimSuffix(strings.TrimPrefix(c.url, "http://"), "/mcp")
+	conn, err := net.Dial("tcp", host)
+	if err != nil {
+		c.t.Fatal(err)
+	}
+	c.t.Cleanup(func() { _ = conn.Close() })
+	_ = conn.SetDeadline(time.Now().Add(patience))
+	if _, err := fmt.Fprintf(conn, "POST /mcp HTTP/1.1\r\nHost: %s\r\nContent-Type: application/json\r\n%s: %s\r\nContent-Length: %d\r\n\r\n%s",
+		host, sessionHeader, c.session, len(body), body); err != nil {
+		c.t.Fatal(err)
+	}
+	return conn
+}
+
+// until reads up to a line that has the text.
+func until(t *testing.T, lines *bufio.Scanner, text string) {
+	t.Helper()
+	for lines.Scan() {
+		if strings.Contains(lines.Text(), text) {
+			return
+		}
+	}
+	t.Fatalf("the stream ended without %q: %v", text, lines.Err())
 }
 
 func post(t *testing.T, url, body string, headers ...string) (status int, answer, session string) {
@@ -53,38 +165,14 @@ func post(t *testing.T, url, body string, headers ...string) (status int, answer
 	if err != nil {
 		t.Fatal(err)
 	}
-	return resp.StatusCode, string(b), resp.Header.Get("Mcp-Session-Id")
-}
-
-// Over HTTP the same is listed as over stdio.
-func TestHTTPListsResources(t *testing.T) {
-	s := liveServer(t, nil)
-	id := newCaller(t, s).exec("true").ProcessID
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	ctx, cancel := context.WithCancel(context.Background())
-	ended := make(chan error, 1)
-	go func() { ended <- s.ServeHTTP(ctx, l, "") }()
-	defer func() {
-		cancel()
-		if err := <-ended; err != nil {
-			t.Errorf("serving: %v", err)
-		}
-		http.DefaultClient.CloseIdleConnections()
-	}()
-	url := "http://" + l.Addr().String() + "/mcp"
-	_, _, session := post(t, url, request(1, "initialize", initializeParams))
-	if _, answer, _ := post(t, url, request(2, "resources/list", `{}`), "Mcp-Session-Id", session); !strings.Contains(answer, outputURI(id)) {
-		t.Errorf("listed: %s", answer)
-	}
+	return resp.StatusCode, string(b), resp.Header.Get(sessionHeader)
 }
 
 const initializeParams = `{"protocolVersion":"2025-06-18","capabilities":{},"clientInfo":{"name":"t","version":"1"}}`
 
 func TestHTTPIsGuarded(t *testing.T) {
-	url := httpServer(t, "secret")
+	s, _, _ := gated(t)
+	url, _ := serveHTTP(t, "secret", alone(func() *Server { return s }))
 	body := request(1, "initialize", initializeParams)
 	for _, tt := range []struct {
 		name    string
@@ -107,17 +195,189 @@ func TestHTTPIsGuarded(t *testing.T) {
 }
 
 func TestHTTPCallsTools(t *testing.T) {
-	url := httpServer(t, "")
-	status, answer, session := post(t, url, request(1, "initialize", initializeParams))
-	if status != http.StatusOK || session == "" {
-		t.Fatalf("initialize: %d %s, session %q", status, answer, session)
-	}
-	_, answer, _ = post(t, url, toolCall(2, "chat", `{"nope":1}`), "Mcp-Session-Id", session)
-	if !strings.Contains(answer, `"isError":true`) || !strings.Contains(answer, `unknown argument`) {
+	s, _, _ := gated(t)
+	url, _ := serveHTTP(t, "", alone(func() *Server { return s }))
+	c := newHTTPCaller(t, url)
+	if answer := c.call("chat", `{"nope":1}`); !strings.Contains(answer, `"isError":true`) || !strings.Contains(answer, `unknown argument`) {
 		t.Errorf("a wrong argument: %s", answer)
 	}
-	_, answer, _ = post(t, url, toolCall(3, "chat", `{}`), "Mcp-Session-Id", session)
-	if !strings.Contains(answer, `"structuredContent":{}`) {
-		t.Errorf("a call: %s", answer)
+	answer := c.call("chat", `{}`)
+	if n := strings.Count(answer, "notifications/progress"); n != 5 || !strings.Contains(answer, `"structuredContent":{}`) {
+		t.Errorf("%d times progress in %s", n, answer)
 	}
+	if answer := c.call("nope", `{}`); !strings.Contains(answer, `-32602`) {
+		t.Errorf("an unknown tool: %s", answer)
+	}
+	if answer := c.post(request(9, "ping", `{}`)); answer != `{"jsonrpc":"2.0","id":9,"result":{}}` {
+		t.Errorf("a ping: %s", answer)
+	}
+}
+
+func TestHTTPRefuses(t *testing.T) {
+	s, _, _ := gated(t)
+	url, _ := serveHTTP(t, "", alone(func() *Server { return s }))
+	c := newHTTPCaller(t, url)
+	ping := request(1, "ping", `{}`)
+	session := []string{sessionHeader, c.session}
+	for _, tt := range []struct {
+		name    string
+		status  int
+		body    string
+		headers []string
+	}{
+		{"no session", 400, ping, nil},
+		{"an unknown session", 404, ping, []string{sessionHeader, "x"}},
+		{"a version that is served", 200, ping, append([]string{"MCP-Protocol-Version", "2025-11-25"}, session...)},
+		{"a version that is not", 400, ping, append([]string{"MCP-Protocol-Version", "2026-07-28"}, session...)},
+		{"another type", 415, ping, append([]string{"Content-Type", "text/plain"}, session...)},
+		{"a batch", 400, "[" + ping + "]", session},
+		{"no JSON", 400, "{", session},
+		{"nothing", 400, "", session},
+		{"no UTF-8", 400, "{\"jsonrpc\":\"2.0\",\"id\":1,\"method\":\"\xff\"}", session},
+		{"more than is read", 413, strings.Repeat(" ", maxLine+1), session},
+		{"a message on many lines", 200, "\n" + strings.ReplaceAll(ping, ",", ",\n") + "\n", session},
+		{"a notification", 202, `{"jsonrpc":"2.0","method":"notifications/initialized"}`, session},
+	} {
+		if status, answer, _ := post(t, url, tt.body, tt.headers...); status != tt.status {
+			t.Errorf("%s: %d %s", tt.name, status, answer)
+		}
+	}
+	for _, method := range []string{http.MethodGet, http.MethodDelete, http.MethodHead, http.MethodPut} {
+		r, err := http.NewRequestWithContext(t.Context(), method, url, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		resp, err := http.DefaultClient.Do(r)
+		if err != nil {
+			t.Fatal(err)
+		}
+		_ = resp.Body.Close()
+		if resp.StatusCode/100 != 4 {
+			t.Errorf("%s without a session: %d", method, resp.StatusCode)
+		}
+	}
+}
+
+// A client over HTTP is told what one over stdio is told.
+func TestHTTPTellsWhatStdioTells(t *testing.T) {
+	url := liveHTTP(t)
+	c := newHTTPCaller(t, url)
+	id := c.background()
+	if answer := c.post(request(2, "resources/list", `{}`)); !strings.Contains(answer, outputURI(id)) {
+		t.Errorf("listed: %s", answer)
+	}
+	answer := c.post(request(3, "resources/read", `{"uri":"yieldlog://execution/none/output"}`))
+	if !strings.Contains(answer, `"code":-32002`) {
+		t.Errorf("an unknown resource: %s", answer)
+	}
+	heard := c.listen()
+	c.post(request(4, "resources/subscribe", fmt.Sprintf(`{"uri":%q}`, outputURI(id))))
+	c.call("write", fmt.Sprintf(`{"process_id":%q,"input":"x"}`, id))
+	until(t, heard, outputURI(id))
+	c.call("exec", `{"command":"sleep 0.1","side_effects":["NONE"],"yield_ms":0}`)
+	until(t, heard, wakeText)
+}
+
+// Each client has a session of its own, and its commands end with it.
+func TestHTTPClientsAreApart(t *testing.T) {
+	url := liveHTTP(t)
+	one, other := newHTTPCaller(t, url), newHTTPCaller(t, url)
+	id := one.background()
+	if answer := other.call("read", fmt.Sprintf(`{"process_id":%q}`, id)); !strings.Contains(answer, "Unknown process_id") {
+		t.Errorf("the other client reads: %s", answer)
+	}
+	theirs := other.background()
+	heard := one.listen()
+	r, err := http.NewRequestWithContext(t.Context(), http.MethodDelete, url, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	r.Header.Set(sessionHeader, one.session)
+	resp, err := http.DefaultClient.Do(r)
+	if err != nil || resp.StatusCode != http.StatusNoContent {
+		t.Fatalf("DELETE: %v, %v", resp, err)
+	}
+	_ = resp.Body.Close()
+	if heard.Scan() || heard.Err() != nil {
+		t.Errorf("the stream went on with %q, %v", heard.Text(), heard.Err())
+	}
+	if status, answer, _ := post(t, url, request(9, "ping", `{}`), sessionHeader, one.session); status != http.StatusNotFound {
+		t.Errorf("after the end: %d %s", status, answer)
+	}
+	if answer := other.call("ps", `{}`); !strings.Contains(answer, theirs) || strings.Contains(answer, id) || !strings.Contains(answer, `"running"`) {
+		t.Errorf("the other client has %s", answer)
+	}
+}
+
+func TestHTTPCancel(t *testing.T) {
+	s, _, entered := gated(t)
+	url, _ := serveHTTP(t, "", alone(func() *Server { return s }))
+	c := newHTTPCaller(t, url)
+	answered := bufio.NewScanner(c.begin(toolCall(7, "gate", `{}`)))
+	<-entered
+	c.post(`{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":7}}`)
+	if got := <-entered; got != "cancelled" {
+		t.Errorf("the call was %s", got)
+	}
+	if answered.Scan(); answered.Text() != "HTTP/1.1 202 Accepted" {
+		t.Errorf("a cancelled call was answered %q", answered.Text())
+	}
+}
+
+// A connection that breaks is no cancellation; a server that ends is one.
+func TestHTTPBrokenConnection(t *testing.T) {
+	s, _, entered := gated(t)
+	url, end := serveHTTP(t, "", alone(func() *Server { return s }))
+	c := newHTTPCaller(t, url)
+	broken := c.begin(toolCall(7, "gate", `{}`))
+	<-entered
+	_ = broken.Close()
+	answered := bufio.NewScanner(c.begin(toolCall(8, "gate", `{}`)))
+	<-entered
+	if answer := c.post(toolCall(7, "chat", `{}`)); !strings.Contains(answer, "a request with id 7 is in flight") {
+		t.Errorf("the first call is over: %s", answer)
+	}
+	go end()
+	until(t, answered, "the server is ending")
+}
+
+// Nor does it end a command that went on in the background, whether the client
+// had the answer or not.
+func TestHTTPBrokenConnectionEndsNoCommand(t *testing.T) {
+	c := newHTTPCaller(t, liveHTTP(t))
+	const each = 10
+	var done sync.WaitGroup
+	for i := range each {
+		early, late := c.begin(toolCall(100+i, "exec", `{"command":"sleep 600","side_effects":["NONE"],"yield_ms":200}`)),
+			c.begin(toolCall(200+i, "exec", `{"command":"sleep 600","side_effects":["NONE"],"yield_ms":0}`))
+		done.Go(func() {
+			_, _ = io.ReadFull(late, make([]byte, len("HTTP/1.1 200")))
+			_ = late.Close()
+		})
+		done.Go(func() {
+			time.Sleep(20 * time.Millisecond) // or it could be seen to leave before it sent all
+			_ = early.Close()
+		})
+	}
+	done.Wait()
+	c.call("wait", fmt.Sprintf(`{"process_id":%q,"timeout_ms":1000}`, c.background())) // all have yielded by then
+	_, structured, _ := strings.Cut(c.call("ps", `{}`), "structuredContent")
+	if n := strings.Count(structured, `"status":"running"`); n != 2*each+1 {
+		t.Errorf("%d run: %s", n, structured)
+	}
+}
+
+// A client that was silent makes room, one that listens does not.
+func TestHTTPMakesRoom(t *testing.T) {
+	url, _ := serveHTTP(t, "", alone(func() *Server { return newServer(Options{}) }))
+	listens := newHTTPCaller(t, url)
+	listens.listen()
+	silent := newHTTPCaller(t, url)
+	for range maxClients - 1 {
+		newHTTPCaller(t, url)
+	}
+	if status, _, _ := post(t, url, request(2, "ping", `{}`), sessionHeader, silent.session); status != http.StatusNotFound {
+		t.Errorf("the silent one: %d", status)
+	}
+	listens.post(request(2, "ping", `{}`))
 }

@@ -25,8 +25,16 @@ type outbox struct {
 // outLine is a queued message.
 type outLine struct {
 	data []byte
+	note bool // it is an offered notification
 	// done, if set, is told whether the message was written. It is called once.
 	done func(written bool)
+}
+
+// finish tells whether it was written.
+func (l outLine) finish(written bool) {
+	if l.done != nil {
+		l.done(written)
+	}
 }
 
 func newOutbox() *outbox {
@@ -40,8 +48,8 @@ func newOutbox() *outbox {
 func (o *outbox) put(line []byte) { o.putLine(outLine{data: line}) }
 
 func (o *outbox) putLine(line outLine) {
-	if !o.add(line) && line.done != nil {
-		line.done(false)
+	if !o.add(line) {
+		line.finish(false)
 	}
 }
 
@@ -60,7 +68,7 @@ func (o *outbox) offer(line []byte) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	if !o.closed && len(o.lines) < outboxHigh/16 {
-		o.lines = append(o.lines, outLine{data: line})
+		o.lines = append(o.lines, outLine{data: line, note: true})
 		o.changed.Broadcast()
 	}
 }
@@ -107,12 +115,25 @@ func (o *outbox) run(w io.Writer) error {
 			lines = append(lines, o.take()...) // what is left will not be written
 		}
 		for _, line := range lines {
-			if line.done != nil {
-				line.done(err == nil)
-			}
+			line.finish(err == nil)
 		}
 		if err != nil {
 			return err
+		}
+	}
+}
+
+// hand passes the messages on one by one until the outbox is closed and empty;
+// once gone is closed it drops them.
+func (o *outbox) hand(to chan<- outLine, gone <-chan struct{}) {
+	defer close(to)
+	for lines := o.take(); lines != nil; lines = o.take() {
+		for _, line := range lines {
+			select {
+			case to <- line:
+			case <-gone:
+				line.finish(false)
+			}
 		}
 	}
 }

@@ -191,7 +191,7 @@ func TestM49_M04_ACallIsCancelledAsItYields(t *testing.T) {
 			if tt.cancelled {
 				cancel()
 			}
-			r.finish(tt.written)
+			r.done(tt.written)
 			cancel()
 			wait := map[string]any{"process_id": got.ProcessID, "timeout_ms": 50}
 			if tt.ends {

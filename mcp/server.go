@@ -25,7 +25,7 @@ type Server struct {
 	opts  Options
 	log   *slog.Logger
 	tools map[string]*tool
-	// protocol answers everything but tool calls over stdio.
+	// protocol answers everything but tool calls.
 	protocol *mcpgoserver.MCPServer
 	legacy   legacy
 	wakes    *wakes
@@ -101,7 +101,7 @@ func newServer(o Options) *Server {
 func (s *Server) add(tools ...*tool) {
 	for _, t := range tools {
 		s.tools[t.name] = t
-		s.protocol.AddTool(t.listing(), s.adapt(t))
+		s.protocol.AddTool(t.listing(), nil) // it is called by callLine
 	}
 }
 
@@ -121,7 +121,7 @@ func (s *Server) join(ctx context.Context, p *peer) (leave func(), err error) {
 // handle lets mcp-go answer a line, and returns the response, or nil.
 func (s *Server) handle(ctx context.Context, p *peer, line []byte) []byte {
 	ctx = s.protocol.WithContext(ctx, p)
-	// The stateless protocol would cost the clients' channels, and gain nothing on stdio.
+	// The stateless protocol would cost the clients' channels and sessions, and gain nothing.
 	ctx = mcpgoserver.WithSupportedProtocolVersions(ctx, mcpgo.LegacyProtocolVersions())
 	switch response := s.protocol.HandleMessage(ctx, line).(type) {
 	case nil:
@@ -137,9 +137,9 @@ func (s *Server) handle(ctx context.Context, p *peer, line []byte) []byte {
 	}
 }
 
-// callLine runs a tools/call and returns the response. The turn, which may be
-// nil, is passed on at the latest with that.
-func (s *Server) callLine(ctx context.Context, p *peer, m message, turn *producers.Turn) outLine {
+// callLine runs a tools/call and returns the response; its progress goes to out.
+// The turn, which may be nil, is passed on at the latest with that.
+func (s *Server) callLine(ctx context.Context, out *outbox, m message, turn *producers.Turn) outLine {
 	defer turn.Pass()
 	fail := func(code int, format string, args ...any) outLine {
 		return outLine{data: errorLine(m.ID, protocolError(code, format, args...))}
@@ -161,7 +161,7 @@ func (s *Server) callLine(ctx context.Context, p *peer, m message, turn *produce
 		turn.Pass()
 	}
 	c := &call{meta: decodeMeta(params.Meta), turn: turn}
-	c.notify = func(method string, params any) { p.out.offer(notificationLine(method, params)) }
+	c.notify = func(method string, params any) { out.offer(notificationLine(method, params)) }
 	r, err := s.call(ctx, t, c, params.Arguments)
 	switch {
 	case err != nil && ctx.Err() != nil: // a call that its client cancelled is not answered
@@ -212,43 +212,4 @@ func (r *refusal) Error() string { return r.text }
 
 func refuse(format string, args ...any) error {
 	return &refusal{fmt.Sprintf(format, args...)}
-}
-
-// adapt makes a tool callable by mcp-go, for the HTTP transport.
-func (s *Server) adapt(t *tool) mcpgoserver.ToolHandlerFunc {
-	return func(ctx context.Context, request mcpgo.CallToolRequest) (*mcpgo.CallToolResult, error) {
-		c := &call{}
-		if meta := request.Params.Meta; meta != nil {
-			var raw map[string]json.RawMessage
-			if err := json.Unmarshal(encode(meta), &raw); err == nil {
-				c.meta = decodeMeta(raw)
-			}
-		}
-		c.notify = s.httpNotify(ctx)
-		var raw json.RawMessage
-		if request.Params.Arguments != nil {
-			raw = encode(request.Params.Arguments)
-		}
-		r, err := s.call(ctx, t, c, raw)
-		if err != nil {
-			return nil, err
-		}
-		result := mcpgo.NewToolResultText(r.text)
-		result.StructuredContent, result.IsError = r.structured, r.isError
-		finishWithResponse(ctx, r)
-		return result, nil
-	}
-}
-
-// httpNotify sends through mcp-go's session of the request.
-func (s *Server) httpNotify(ctx context.Context) func(method string, params any) {
-	return func(method string, params any) {
-		var fields map[string]any
-		if err := json.Unmarshal(encode(params), &fields); err != nil {
-			return
-		}
-		if err := s.protocol.SendNotificationToClient(ctx, method, fields); err != nil {
-			s.log.Debug("notification dropped", "method", method, "error", err)
-		}
-	}
 }

@@ -254,7 +254,7 @@ func TestDuplicateIDIsRefused(t *testing.T) {
 
 // A line that is read while the server ends begins no call that nobody waits for.
 func TestNoCallBeginsOnceTheServerEnds(t *testing.T) {
-	c := &stdioConn{calls: map[string]*inflight{}}
+	c := &conn{calls: map[string]*inflight{}}
 	c.drain(t.Context(), func() {})
 	if bad := c.register("1", &inflight{}); bad == nil {
 		t.Error("a call began")

@@ -82,13 +82,6 @@ type reply struct {
 	done func(delivered bool)
 }
 
-// finish tells done.
-func (r reply) finish(delivered bool) {
-	if r.done != nil {
-		r.done(delivered)
-	}
-}
-
 // answer is the reply whose text is the structured content itself.
 func answer(v any) reply {
 	b := encode(v)

@@ -43,8 +43,6 @@ type wakes struct {
 	due   map[string]bool // records that were not offered yet
 	last  time.Time       // of the last offer
 	later *time.Timer     // the offer that waits for its time, or nil
-	// http says that there may be clients that only mcp-go knows.
-	http bool
 }
 
 func (w *wakes) join(p *peer) {
@@ -136,11 +134,6 @@ func (w *wakes) offer() {
 	for p := range w.peers {
 		p.wake(notices)
 	}
-	if w.http {
-		w.server.protocol.SendNotificationToAllClients("notifications/message", map[string]any{
-			"level": mcpgo.LoggingLevelInfo, "logger": wakeLogger, "data": wakeData(notices),
-		})
-	}
 }
 
 // offerLate is the offer that waited, unless a call has begun: its end offers.
@@ -152,13 +145,6 @@ func (w *wakes) offerLate() {
 	if idle {
 		w.offer()
 	}
-}
-
-// serveHTTP begins, or ends, the offers to clients over HTTP.
-func (w *wakes) serveHTTP(on bool) {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	w.http = on
 }
 
 func wakeData(notices []string) map[string]any {

@@ -84,11 +84,16 @@ func (a *app) exec(ctx context.Context, r producers.Request) (err error) {
 	signal.Notify(signals, os.Interrupt, syscall.SIGTERM, syscall.SIGHUP, syscall.SIGQUIT)
 	defer signal.Stop(signals)
 
-	v, err := a.openLive(ctx, cfg, "exec", "")
+	l, shut, err := a.openTraced(ctx, cfg)
 	if err != nil {
 		return err
 	}
-	defer func() { err = errors.Join(err, v.close(ctx, "done")) }()
+	defer func() { err = errors.Join(err, shut()) }()
+	v, err := openSession(ctx, cfg, l, "exec", "")
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, v.end(ctx, "done")) }()
 	t := newTerminal(a, v)
 	defer v.ledger.Tap(t.see)()
 	go t.passSignals(ctx, cancel, signals)

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io"
 	"net"
+	"net/http"
 	"os"
 	"os/exec"
 	"strings"
@@ -64,6 +65,40 @@ func TestHTTPIsOnLoopback(t *testing.T) {
 	line, _ := says(t, false, "serving ", "--dir", t.TempDir(), "mcp", "--http", ":0")
 	if !strings.Contains(line, "http://127.0.0.1:") {
 		t.Error(line)
+	}
+}
+
+// TestHTTPClientsAreNamed has two clients come, and one leave.
+func TestHTTPClientsAreNamed(t *testing.T) {
+	dir := t.TempDir()
+	t.Setenv(tokenEnv, "secret")
+	line, _ := says(t, false, "serving http", "--dir", dir, "mcp", "--http", ":0")
+	_, url, _ := strings.Cut(line, "serving ")
+	ask := func(method, body, session string) *http.Response {
+		r, err := http.NewRequestWithContext(t.Context(), method, url, strings.NewReader(body))
+		if err != nil {
+			t.Fatal(err)
+		}
+		r.Header.Set("Authorization", "Bearer secret")
+		r.Header.Set("Content-Type", "application/json")
+		r.Header.Set("Mcp-Session-Id", session)
+		answer, err := http.DefaultClient.Do(r)
+		if err != nil || answer.StatusCode >= 300 {
+			t.Fatalf("%s: %v, %v", method, answer, err)
+		}
+		_ = answer.Body.Close()
+		return answer
+	}
+	come := func(name string) (session string) {
+		return ask(http.MethodPost, fmt.Sprintf(`{"jsonrpc":"2.0","id":1,"method":"initialize","params":{"protocolVersion":"2025-06-18",`+
+			`"capabilities":{},"clientInfo":{"name":%q,"version":"1"}}}`, name), "").Header.Get("Mcp-Session-Id")
+	}
+	one := come("one")
+	come("other")
+	ask(http.MethodDelete, "", one)
+	out := strings.Join(strings.Fields(runYieldlog(t, dir, nil, "sessions")), " ")
+	if !strings.Contains(out, " one 1 closed ") || !strings.Contains(out, " other 1 open ") {
+		t.Errorf("the sessions: %s", out)
 	}
 }
 

@@ -2,7 +2,6 @@ package main
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"time"
 
@@ -26,35 +25,46 @@ type live struct {
 	// recent answers for the output of the session's newest executions.
 	recent  *replay.Recent
 	session *producers.Session
-	flush   func() // sends the last traces
+	untap   func() // ends what the folds see
 	sinks   func() // ends serving sinks
 }
 
-// openLive opens the ledger and a session. The folds see what this process
+// openTraced opens the ledger, and sends traces of what this process appends if
+// they are wanted. shut ends both.
+func (a *app) openTraced(ctx context.Context, cfg producers.Config) (l *ledger.Ledger, shut func() error, err error) {
+	l, err = a.openLedger(ctx, cfg)
+	if err != nil {
+		return nil, nil, err
+	}
+	flush := a.trace(ctx, l)
+	return l, func() error {
+		defer flush() // the last traces
+		return l.Close()
+	}, nil
+}
+
+// openSession opens a session on the ledger. The folds see what this process
 // appends, which is everything that its session is about. Who is client is left
 // empty for one that did not say.
-func (a *app) openLive(ctx context.Context, cfg producers.Config, program, client string, folds ...projections.Fold) (*live, error) {
-	l, err := a.openLedger(ctx, cfg)
-	if err != nil {
-		return nil, err
-	}
+func openSession(ctx context.Context, cfg producers.Config, l *ledger.Ledger, program, client string, folds ...projections.Fold) (*live, error) {
 	v := &live{ledger: l, processes: projections.NewProcesses(), recent: replay.NewRecent(l), sinks: func() {}}
 	v.engine = replay.NewEngine(append(folds, v.processes, v.recent)...)
-	l.Tap(v.engine.Apply)
-	v.flush = a.trace(ctx, l)
+	v.untap = l.Tap(v.engine.Apply)
+	var err error
 	v.session, err = producers.OpenSession(ctx, l, cfg, events.Opened{Program: program, Version: buildVersion(), Client: client})
 	if err != nil {
-		return nil, errors.Join(fmt.Errorf("opening a session: %w", err), l.Close())
+		v.untap()
+		return nil, fmt.Errorf("opening a session: %w", err)
 	}
 	return v, nil
 }
 
-// close ends the session, and the ledger after it. The context of the command
-// may be over: that is why it closes. A lost guardian leaves no time.
-func (v *live) close(ctx context.Context, reason string) (err error) {
+// end ends the session. The context of the command may be over: that is why it
+// ends. A lost guardian leaves no time.
+func (v *live) end(ctx context.Context, reason string) (err error) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), closeGrace)
 	defer cancel()
-	defer v.flush()
+	defer v.untap()
 	select {
 	case <-guardian.Lost():
 		err = v.session.CloseAtOnce(ctx, "the guardian died")
@@ -62,5 +72,5 @@ func (v *live) close(ctx context.Context, reason string) (err error) {
 		err = v.session.Close(ctx, reason)
 	}
 	v.sinks() // to the end sinks may acknowledge
-	return errors.Join(err, v.ledger.Close())
+	return err
 }

@@ -15,6 +15,7 @@ import (
 	"github.com/charmbracelet/x/term"
 	"github.com/spf13/cobra"
 
+	"github.com/yieldlog/yieldlog/events/ledger"
 	"github.com/yieldlog/yieldlog/guardian"
 	"github.com/yieldlog/yieldlog/mcp"
 	"github.com/yieldlog/yieldlog/producers"
@@ -66,50 +67,70 @@ func (a *app) serveMCP(ctx context.Context, address, fork string) (err error) {
 			return nil // it was told to end before a client came
 		}
 	}
-	feed := mcp.NewFeed()
-	mailboxes := projections.NewMailbox()
-	v, err := a.openLive(ctx, cfg, "mcp", client, feed, mailboxes)
+	l, shut, err := a.openTraced(ctx, cfg)
 	if err != nil {
 		return err
 	}
-	v.sinks = producers.ServeSinks(v.ledger, v.session)
+	defer func() { err = errors.Join(err, shut()) }()
+	if address != "" {
+		defer producers.ServeSinks(l, nil)()
+		defer producers.LookOut(l)() //nolint:contextcheck // until it is stopped
+		return a.serveHTTP(ctx, address, func(ctx context.Context, client string) (*mcp.Server, func(string) error, error) {
+			return a.openServer(ctx, cfg, l, client, fork)
+		})
+	}
+	server, leave, err := a.openServer(ctx, cfg, l, client, fork)
+	if err != nil {
+		return err
+	}
 	defer func() {
 		reason := "the client left"
 		if ctx.Err() != nil {
 			reason = "signalled"
 		}
-		err = errors.Join(err, v.close(ctx, reason))
+		err = errors.Join(err, leave(reason))
 	}()
+	if err := server.ServeStdio(ctx, in, a.out); err != nil && ctx.Err() == nil {
+		return fmt.Errorf("serving the client: %w", err)
+	}
+	return nil
+}
+
+// openServer opens a session for a client, and makes the server that gives it
+// what is in it.
+func (a *app) openServer(ctx context.Context, cfg producers.Config, l *ledger.Ledger, client, fork string) (server *mcp.Server, leave func(reason string) error, err error) {
+	feed := mcp.NewFeed()
+	mailboxes := projections.NewMailbox()
+	v, err := openSession(ctx, cfg, l, "mcp", client, feed, mailboxes)
+	if err != nil {
+		return nil, nil, err
+	}
+	v.sinks = producers.ServeSinks(l, v.session)
+	leave = func(reason string) error { return v.end(ctx, reason) }
 	if fork != "" {
-		from, err := resolveID(ctx, v.ledger, fork)
-		if err != nil {
-			return err
+		from, err := resolveID(ctx, l, fork)
+		if err == nil {
+			err = v.session.ForkFrom(ctx, from.session, 0)
 		}
-		if err := v.session.ForkFrom(ctx, from.session, 0); err != nil {
-			return err
+		if err != nil {
+			return nil, nil, errors.Join(err, leave("it could not be forked"))
 		}
 	}
-	server := mcp.New(mcp.Options{
+	server = mcp.New(mcp.Options{
 		Version: buildVersion(), Session: v.session, Facts: v.engine, Processes: v.processes, Mailboxes: mailboxes, Feed: feed,
 		Pages: func(ctx context.Context, session, execution string, r replay.PageRequest) (replay.Page, error) {
 			return replay.ReadPage(ctx, v.recent, session, execution, r)
 		},
 		Transcript: func(ctx context.Context, session, owner string) ([]projections.Row, error) {
-			return replay.Transcript(ctx, v.ledger, session, owner, 0)
+			return replay.Transcript(ctx, l, session, owner, 0)
 		},
-		Earlier: replay.Earlier{Source: v.ledger, Session: v.session.ID()},
+		Earlier: replay.Earlier{Source: l, Session: v.session.ID()},
 		Search: func(ctx context.Context, q replay.Query) iter.Seq2[replay.Match, error] {
-			return replay.Search(ctx, v.ledger, q)
+			return replay.Search(ctx, l, q)
 		},
 		MaxOutputBytes: cfg.MaxOutputBytes, Logger: a.logger(),
 	})
-	if address != "" {
-		return a.serveHTTP(ctx, address, server)
-	}
-	if err := server.ServeStdio(ctx, in, a.out); err != nil && ctx.Err() == nil {
-		return fmt.Errorf("serving the client: %w", err)
-	}
-	return nil
+	return server, leave, nil
 }
 
 // greeting waits for the client's first message, and takes from it who the
@@ -133,8 +154,8 @@ func greeting(ctx context.Context, in io.Reader) (rest io.Reader, client string,
 	}
 }
 
-// serveHTTP listens, and tells the client's user where and with what token.
-func (a *app) serveHTTP(ctx context.Context, address string, server *mcp.Server) error {
+// serveHTTP listens, and tells the clients' user where and with what token.
+func (a *app) serveHTTP(ctx context.Context, address string, open mcp.Open) error {
 	if strings.HasPrefix(address, ":") {
 		address = "127.0.0.1" + address // net would take every address of the machine
 	}
@@ -152,7 +173,7 @@ func (a *app) serveHTTP(ctx context.Context, address string, server *mcp.Server)
 		fmt.Fprintln(a.err, "yieldlog:", warning)
 	}
 	fmt.Fprintln(a.err, "yieldlog: serving", url)
-	return server.ServeHTTP(ctx, l, token)
+	return mcp.ServeHTTP(ctx, l, token, open)
 }
 
 // reach is where a program of this machine reaches the address, and a warning
