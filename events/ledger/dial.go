@@ -38,7 +38,9 @@ type dialer struct {
 	nc atomic.Pointer[nats.Conn]
 	// orders goes to the host, if this process becomes it.
 	orders chan *nats.Msg
-	ctx    context.Context // the life of the store: Dial has no context of its own
+	// trouble is why the last attempt to host failed, nil once there is a host.
+	trouble atomic.Pointer[error]
+	ctx     context.Context // the life of the store: Dial has no context of its own
 
 	mu     sync.Mutex
 	host   *host
@@ -62,6 +64,7 @@ func (d *dialer) Dial(_, _ string) (net.Conn, error) {
 	if err != nil {
 		return nil, err
 	}
+	d.trouble.Store(nil)
 	return c, d.useKey()
 }
 
@@ -117,10 +120,19 @@ func (d *dialer) tryHost() error {
 // couldNot notes why this process does not host, and lets another try.
 func (d *dialer) couldNot(err error, lock *hostLock) error {
 	d.failed, d.hostAfter = err, time.Now().Add(hostPause)
+	d.trouble.Store(&err)
 	if errors.Is(err, ErrDamaged) {
 		d.refused = err
 	}
 	return errors.Join(err, lock.Close())
+}
+
+// because adds to an error why nobody hosts, if that is known. It does not wait.
+func (d *dialer) because(err error) error {
+	if why := d.trouble.Load(); why != nil {
+		return fmt.Errorf("%w: %w", err, *why)
+	}
+	return err
 }
 
 // join connects to the host that the endpoint file names.

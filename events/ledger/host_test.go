@@ -1,6 +1,7 @@
 package ledger
 
 import (
+	"context"
 	"errors"
 	"io/fs"
 	"net"
@@ -267,5 +268,57 @@ func TestNothingStartsWithoutTheStateDirectory(t *testing.T) {
 	open(t, dir) // another one takes its place
 	if err := l.Writable(); !errors.Is(err, ErrUnavailable) {
 		t.Errorf("writable: %v", err)
+	}
+}
+
+func TestNothingStartsWithoutTheStore(t *testing.T) {
+	dir := t.TempDir()
+	l := open(t, dir)
+	if err := os.Rename(stateDir(dir).store(), filepath.Join(dir, "away")); err != nil {
+		t.Fatal(err)
+	}
+	if err := l.Writable(); !errors.Is(err, ErrUnavailable) {
+		t.Errorf("writable: %v", err)
+	}
+	if err := os.Rename(filepath.Join(dir, "away"), stateDir(dir).store()); err != nil {
+		t.Fatal(err)
+	}
+	if err := l.Writable(); err != nil {
+		t.Errorf("put back: %v", err)
+	}
+}
+
+// TestAnAppendSaysWhyNobodyHosts damages a ledger while it is open. When its host
+// goes, nobody else can take over, and who waits for it is told why.
+func TestAnAppendSaysWhyNobodyHosts(t *testing.T) {
+	dir := t.TempDir()
+	host, err := Open(t.Context(), Options{Dir: dir})
+	if err != nil {
+		t.Fatal(err)
+	}
+	joined := open(t, dir)
+	appendQueued(t, joined, 1)
+	marker, err := os.ReadFile(stateDir(dir).marker())
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(stateDir(dir).marker(), []byte("{"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	_ = host.Close() // it stops, as far as it can
+	ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+	defer cancel()
+	_, err = joined.Append(ctx, event("S", "", events.Closed{}))
+	if !errors.Is(err, ErrDamaged) || !errors.Is(err, context.DeadlineExceeded) {
+		t.Errorf("appended: %v", err)
+	}
+	await(t, func() bool { return errors.Is(joined.Writable(), ErrDamaged) })
+	if err := os.WriteFile(stateDir(dir).marker(), marker, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	open(t, dir) // it hosts
+	appendQueued(t, joined, 1)
+	if err := joined.Writable(); err != nil {
+		t.Errorf("with a host again: %v", err)
 	}
 }

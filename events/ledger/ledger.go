@@ -4,7 +4,9 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io/fs"
 	"log/slog"
+	"os"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -203,7 +205,7 @@ func (l *Ledger) Append(ctx context.Context, e events.Event) (events.Event, erro
 	case r := <-c:
 		return r.e, r.err
 	case <-ctx.Done():
-		return e, fmt.Errorf("appending %s: %w", e.Kind(), ctx.Err())
+		return e, fmt.Errorf("appending %s: %w", e.Kind(), l.store.dial.because(ctx.Err()))
 	}
 }
 
@@ -269,16 +271,19 @@ func (l *Ledger) Writable() error {
 		return ErrReadOnly
 	}
 	free, err := freeBytes(l.opts.Dir)
+	_, gone := os.Stat(l.dir().stream(lifecycleStream))
 	switch {
 	case l.store.dial.removed(): // its files take appends still, and nobody finds them again
 		return fmt.Errorf("%w: the state directory %s was removed; start yieldlog again", ErrUnavailable, l.opts.Dir)
+	case errors.Is(gone, fs.ErrNotExist):
+		return fmt.Errorf("%w: its files in %s were removed; put them back from a backup", ErrUnavailable, l.dir().streams())
 	case err == nil && free < l.opts.FreeFloor:
 		return fmt.Errorf("%w: %d MiB are free in %s and %d MiB must stay free; make room, or prune old output with `yieldlog prune`",
 			ErrNoSpace, free>>20, l.opts.Dir, l.opts.FreeFloor>>20)
 	}
 	if since := l.StalledSince(); !since.IsZero() {
-		return fmt.Errorf("%w: appends have waited for %s; running commands wait, and go on when it answers again",
-			ErrUnavailable, time.Since(since).Round(time.Second))
+		return l.store.dial.because(fmt.Errorf("%w: appends have waited for %s; running commands wait, and go on when it answers again",
+			ErrUnavailable, time.Since(since).Round(time.Second)))
 	}
 	return nil
 }

@@ -47,7 +47,7 @@ type entry struct {
 	ingest  string    // where it was last published
 	doubt   bool      // an attempt was lost, and may have been stored
 	attempt uint64    // the attempt that is in flight, 0 when none is
-	first   time.Time // when it was first sent
+	first   time.Time // when it was first sent, or could not be
 	sent    time.Time // when it was last sent
 	state   entryState
 	err     error

@@ -39,6 +39,9 @@ func (o *outbox) tick(now time.Time) {
 	old := overdue && now.Sub(o.queue[0].first) > duplicateWindow/2
 	if !overdue {
 		o.send()
+		if len(o.queue) > 0 && o.queue[0].first.IsZero() {
+			o.queue[0].first = now // there is nobody to send it to: it waits from now on
+		}
 		o.mu.Unlock()
 		return
 	}
