@@ -4,6 +4,7 @@ package field
 
 import (
 	"bufio"
+	"bytes"
 	"crypto/ed25519"
 	"encoding/base32"
 	"encoding/base64"
@@ -166,6 +167,36 @@ func TestRecovery(t *testing.T) {
 		}
 		s.yieldlog("grep", "good")
 		s.yieldlog("replay", "--instant", session)
+	})
+	// A damaged record costs itself alone, and who reads is told.
+	t.Run("silent-gap", func(t *testing.T) {
+		t.Parallel()
+		s := start(t)
+		r := s.exec("seq 30000")
+		s.want(r, "completed")
+		s.close()
+		damaged := 0
+		s.files(func(path string, data []byte) {
+			if i := bytes.Index(data, []byte("\n3333\n")); i >= 0 && filepath.Ext(path) == ".blk" {
+				data[i+1] ^= 1
+				s.must(os.WriteFile(path, data, 0o600))
+				damaged++
+			}
+		})
+		if damaged != 1 {
+			t.Fatalf("%d files have it", damaged)
+		}
+		logs := exec.Command(binary, "--dir", s.dir, "logs", r.ProcessID)
+		var told strings.Builder
+		logs.Stderr = &told
+		out, err := logs.Output()
+		s.must(err)
+		if !strings.HasPrefix(string(out), "1\n2\n") || !strings.HasSuffix(string(out), "\n30000\n") {
+			t.Errorf("there is %d bytes left", len(out))
+		}
+		if !strings.Contains(told.String(), "damaged or missing") {
+			t.Errorf("it says %q", told.String())
+		}
 	})
 }
 

@@ -40,14 +40,20 @@ ID@OFFSET, as yieldlog grep prints it, begins at that byte. To interrupt
 				if err != nil {
 					return err
 				}
-				if err := a.tellPruned(ctx, l, events.Filter{Session: id.session, ID: id.execution}, from); err != nil {
+				f := events.Filter{Session: id.session, ID: id.execution}
+				if err := a.tellPruned(ctx, l, f, from); err != nil {
 					return err
 				}
 				p := &printer{ledger: l, id: id, out: a.out, err: a.err, next: from}
-				if !follow {
-					return p.catchUp(ctx)
+				if follow {
+					err = p.follow(ctx)
+				} else {
+					err = p.catchUp(ctx)
 				}
-				return p.follow(ctx)
+				if err != nil || ctx.Err() != nil {
+					return err
+				}
+				return a.tellMissing(ctx, l, f, from, p)
 			})
 		},
 	}
@@ -69,6 +75,24 @@ func (a *app) tellPruned(ctx context.Context, l *ledger.Ledger, f events.Filter,
 	}
 	if n > 0 {
 		fmt.Fprintf(a.err, "yieldlog: %s of the output were pruned\n", size(n))
+	}
+	return nil
+}
+
+// tellMissing says on stderr how much of a finished output, from an offset on,
+// could not be printed though nobody pruned it.
+func (a *app) tellMissing(ctx context.Context, l *ledger.Ledger, f events.Filter, from int64, printed *printer) error {
+	processes, err := foldProcesses(ctx, l, f, moment{})
+	if err != nil {
+		return err
+	}
+	for p := range processes.Everything() {
+		if p.Settled == nil {
+			continue
+		}
+		if n := p.Settled.Offset - from - printed.printed - p.PrunedIn(from, -1); n > 0 {
+			fmt.Fprintf(a.err, "yieldlog: %s of the output are damaged or missing: see `yieldlog verify`\n", size(n))
+		}
 	}
 	return nil
 }
