@@ -30,6 +30,7 @@ type conn struct {
 
 	mu      sync.Mutex
 	calls   map[string]*inflight
+	ordered chan struct{} // closed once the last of the ordered calls has run; nil before the first
 	leaving bool
 	live    sync.WaitGroup // calls in flight; it grows under mu, until leaving
 }
@@ -126,19 +127,13 @@ func (c *conn) begin(ctx context.Context, m message, text []byte, out *outbox) (
 		out.put(errorLine(m.ID, bad))
 		return nil
 	}
-	// Drawn here, where calls are still in the order in which the client sent them.
-	var turn *producers.Turn
-	if m.Method == "tools/call" && c.server.opts.Session != nil {
-		turn = c.server.opts.Session.Turn()
+	run := func() outLine { return outLine{data: c.server.handle(ctx, c.peer, text)} }
+	if m.Method == "tools/call" {
+		run = c.place(ctx, m, out)
 	}
 	return func() {
 		defer c.live.Done()
-		var response outLine
-		if m.Method == "tools/call" {
-			response = c.server.callLine(ctx, out, m, turn)
-		} else {
-			response.data = c.server.handle(ctx, c.peer, text)
-		}
+		response := run()
 		done := outLine{done: response.done}.finish
 		response.done = func(written bool) { // before that nobody could tell it from a cancelled call
 			done(written)
@@ -150,6 +145,34 @@ func (c *conn) begin(ctx context.Context, m message, text []byte, out *outbox) (
 		default:
 			response.finish(false)
 		}
+	}
+}
+
+// place gives a tools/call its place, while calls are still in the order in which
+// the client sent them, and returns what runs it.
+func (c *conn) place(ctx context.Context, m message, out *outbox) func() outLine {
+	var params callParams
+	bad := json.Unmarshal(m.Params, &params)
+	t := c.server.tools[params.Name]
+	var turn *producers.Turn
+	if t != nil && t.starts && c.server.opts.Session != nil {
+		turn = c.server.opts.Session.Turn()
+	}
+	run := func() outLine { return c.server.callLine(ctx, out, m.ID, params, bad, turn) }
+	if t == nil || !t.ordered {
+		return run
+	}
+	done := make(chan struct{})
+	c.mu.Lock()
+	before := c.ordered
+	c.ordered = done
+	c.mu.Unlock()
+	return func() outLine {
+		defer close(done)
+		if before != nil {
+			<-before
+		}
+		return run()
 	}
 }
 

@@ -39,6 +39,23 @@ func TestY22_Y42_Y51_Y70_Y76_NegativeNumbers(t *testing.T) {
 	}
 }
 
+// A client need not wait for the answer to one write before it sends the next.
+func TestY46_WritesAreInTheOrderOfCalls(t *testing.T) {
+	c := newCaller(t, liveServer(t, nil))
+	for range 10 {
+		id := c.exec("wc -c", "yield_ms", 0).ProcessID
+		write := func(n int, input string, last bool) string {
+			return toolCall(n, "write", string(encode(map[string]any{"process_id": id, "input": input, "close_stdin": last})))
+		}
+		c.send(write(1001, strings.Repeat("x", 200_000), false), write(1002, "y", true))
+		c.next()
+		c.next()
+		if r := c.call("wait", map[string]any{"process_id": id}); strings.TrimSpace(*r.Stdout) != "200001" {
+			t.Fatalf("%s bytes arrived", *r.Stdout)
+		}
+	}
+}
+
 func TestY65_StopNamesItsError(t *testing.T) {
 	c := newCaller(t, liveServer(t, nil))
 	id := c.exec("sleep 600", "yield_ms", 0).ProcessID

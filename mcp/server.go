@@ -137,28 +137,28 @@ func (s *Server) handle(ctx context.Context, p *peer, line []byte) []byte {
 	}
 }
 
+// callParams are those of tools/call.
+type callParams struct {
+	Name      string                     `json:"name"`
+	Arguments json.RawMessage            `json:"arguments"`
+	Meta      map[string]json.RawMessage `json:"_meta"`
+}
+
 // callLine runs a tools/call and returns the response; its progress goes to out.
-// The turn, which may be nil, is passed on at the latest with that.
-func (s *Server) callLine(ctx context.Context, out *outbox, m message, turn *producers.Turn) outLine {
+// bad says why its params are none. The turn, which may be nil, is passed on at
+// the latest with that.
+func (s *Server) callLine(ctx context.Context, out *outbox, id json.RawMessage, params callParams, bad error, turn *producers.Turn) outLine {
 	defer turn.Pass()
 	fail := func(code int, format string, args ...any) outLine {
-		return outLine{data: errorLine(m.ID, protocolError(code, format, args...))}
+		return outLine{data: errorLine(id, protocolError(code, format, args...))}
 	}
-	var params struct {
-		Name      string                     `json:"name"`
-		Arguments json.RawMessage            `json:"arguments"`
-		Meta      map[string]json.RawMessage `json:"_meta"`
-	}
-	if json.Unmarshal(m.Params, &params) != nil {
+	if bad != nil {
 		return fail(codeInvalidParams, "tools/call needs params: an object with a name, and with arguments and _meta that are objects")
 	}
 	t, ok := s.tools[params.Name]
 	if !ok {
 		return fail(codeInvalidParams, "unknown tool %s: the tools are %s",
 			quoteShort(params.Name), strings.Join(slices.Sorted(maps.Keys(s.tools)), ", "))
-	}
-	if !t.starts {
-		turn.Pass()
 	}
 	c := &call{meta: decodeMeta(params.Meta), turn: turn}
 	c.notify = func(method string, params any) { out.offer(notificationLine(method, params)) }
@@ -170,7 +170,7 @@ func (s *Server) callLine(ctx context.Context, out *outbox, m message, turn *pro
 	case err != nil:
 		return fail(codeInternal, "%s: %v", t.name, err)
 	}
-	return outLine{data: r.line(m.ID), done: r.done}
+	return outLine{data: r.line(id), done: r.done}
 }
 
 // call decodes the arguments and runs the tool. A panic ends the call, not the server.

@@ -18,6 +18,8 @@ type tool struct {
 	hints       hints
 	// starts says that it starts a command, for which calls take their turns.
 	starts bool
+	// ordered calls run one after the other, as they came. They must be quick.
+	ordered bool
 	// eager tools are the ones that an agent cannot do without: a client that loads
 	// tools only when the model looks for them is asked to have these at once.
 	eager bool

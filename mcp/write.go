@@ -23,7 +23,9 @@ func (s *Server) writeTool() *tool {
 		},
 		output: object(map[string]any{"process_id": "string", "ok": "boolean", "bytes": "integer", "error": "string"}, "process_id"),
 		hints:  hints{destructive: true, openWorld: true},
-		run:    s.write,
+
+		ordered: true,
+		run:     s.write,
 	}
 }
 
