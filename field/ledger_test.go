@@ -88,6 +88,40 @@ func TestDurability(t *testing.T) {
 			t.Errorf("the ledger has %d lines", lines)
 		}
 	})
+	// A ledger that stalls while a command ends holds the call no longer than it asked.
+	t.Run("stalled-end-holds-call", func(t *testing.T) {
+		t.Parallel()
+		for name, command := range map[string]string{"said": "until [ -e go ]; do sleep 0.05; done; seq 200000; exit 4", "silent": "until [ -e go ]; do sleep 0.05; done; exit 4"} {
+			t.Run(name, func(t *testing.T) {
+				t.Parallel()
+				s := start(t)
+				s.close()
+				host := s.host()
+				s.start()
+				_, answered := s.ask("tools/call", map[string]any{"name": "exec", "arguments": args{
+					"command": command, "side_effects": []string{"NONE"}, "yield_ms": 3000,
+				}})
+				s.eventually("it runs", func() bool { return len(s.ps(false)) == 1 })
+				id := s.ps(false)[0].ProcessID
+				s.must(host.Signal(syscall.SIGSTOP))
+				s.must(os.WriteFile(filepath.Join(s.tmp, "go"), nil, 0o600))
+				select {
+				case raw := <-answered:
+					if !strings.Contains(string(raw), id) {
+						t.Errorf("it answers %s", raw)
+					}
+				case <-time.After(patience):
+					t.Error("the call does not answer")
+				}
+				s.must(host.Signal(syscall.SIGCONT))
+				s.wantExit(s.wait(id), 4)
+				s.settlement(id)
+				if mail := s.call("mailbox", args{}); strings.Contains(mail.text, id) {
+					t.Errorf("it is told twice: %s", mail.text)
+				}
+			})
+		}
+	})
 	t.Run("transcript-fills-disk", func(t *testing.T) {
 		t.Parallel()
 		s := start(t, "YIELDLOG_OUTPUT_LIMIT_BYTES=20000000")

@@ -17,6 +17,9 @@ const (
 	// yieldMost bounds the wait for a yield's append: the call then answers
 	// without it, and the event stays queued.
 	yieldMost = 2 * time.Second
+	// endMost bounds the wait for an end that came before the yield and takes
+	// long to record: a ledger that stalls holds no call.
+	endMost = 5 * time.Second
 )
 
 // Exec runs a command. It returns when the command is settled, when its yield
@@ -231,16 +234,23 @@ func (e *execution) attend(ctx context.Context, yield time.Duration) (Result, er
 	case <-e.placed: // within a moment: the answer names a process, or a place in the queue
 	case <-e.done:
 	}
-	if err := e.yield(ctx); err == nil {
+	if err := e.yield(ctx, false); err == nil {
 		return e.result()
 	}
 	// It is ending right now: the caller gets the completion, not a stale handle.
+	patience := time.NewTimer(endMost)
+	defer patience.Stop()
 	select {
 	case <-e.done:
 		return e.result()
 	case <-ctx.Done():
 		return e.cancelled(ctx)
+	case <-patience.C:
 	}
+	if err := e.yield(ctx, true); err != nil {
+		return Result{}, err
+	}
+	return e.result()
 }
 
 // Abandon ends the owner's execution, whose call had yielded and was given up

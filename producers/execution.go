@@ -229,15 +229,19 @@ func (e *execution) after(d time.Duration, f func()) {
 }
 
 // yield records that the call returns while the execution goes on. It fails
-// when the shell has exited already.
-func (e *execution) yield(ctx context.Context) error {
+// when the shell has exited already, unless the call returns in any case.
+func (e *execution) yield(ctx context.Context, inAnyCase bool) error {
 	e.mu.Lock()
 	ending := e.settling || e.proc == nil && e.cause != "" || e.proc != nil && e.proc.exited()
-	if ending {
+	if ending && !inAnyCase {
 		e.mu.Unlock()
 		return ErrEnded
 	}
 	e.yielded = true
+	if e.settling { // nothing may come between this and the end, which the owner is told of
+		e.mu.Unlock()
+		return nil
+	}
 	started, elapsed := e.proc != nil, time.Duration(0)
 	if started {
 		elapsed = time.Since(e.began)
