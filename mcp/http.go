@@ -21,7 +21,7 @@ import (
 
 const (
 	// headerTime bounds how long a client may take to send its headers, and
-	// bodyTime how long for the rest.
+	// bodyTime how long for all of a message.
 	headerTime, bodyTime = 10 * time.Second, time.Minute
 	// streamIdle is how long a stream is silent before it is given a sign of life:
 	// HTTP libraries give up one that says nothing for minutes.
@@ -67,7 +67,7 @@ type httpClient struct {
 // token as a bearer; "" asks for none.
 func ServeHTTP(ctx context.Context, l net.Listener, token string, open Open) error {
 	h := &httpServer{ctx: ctx, open: open, clients: map[string]*httpClient{}}
-	server := &http.Server{Handler: guard(h, token), ReadHeaderTimeout: headerTime}
+	server := h.server(token)
 	served := make(chan error, 1)
 	go func() { served <- server.Serve(l) }()
 	look := time.NewTicker(lookSilent)
@@ -88,6 +88,13 @@ func ServeHTTP(ctx context.Context, l net.Listener, token string, open Open) err
 			}
 			return server.Close()
 		}
+	}
+}
+
+// server limits the time that a request takes to come, but not that of its answer.
+func (h *httpServer) server(token string) *http.Server {
+	return &http.Server{
+		Handler: guard(h, token), ReadHeaderTimeout: headerTime, ReadTimeout: bodyTime, IdleTimeout: silentMost,
 	}
 }
 
@@ -120,7 +127,7 @@ func (h *httpServer) post(w http.ResponseWriter, r *http.Request) {
 		refuseHTTP(w, http.StatusUnsupportedMediaType, "the Content-Type must be application/json")
 		return
 	}
-	text, err := readBody(w, r)
+	text, err := io.ReadAll(http.MaxBytesReader(w, r.Body, maxLine))
 	var tooLong *http.MaxBytesError
 	if errors.As(err, &tooLong) {
 		refuseHTTP(w, http.StatusRequestEntityTooLarge, "%v", errLineTooLong)
@@ -142,13 +149,6 @@ func (h *httpServer) post(w http.ResponseWriter, r *http.Request) {
 			c.answer(w, r, m, text)
 		}
 	}
-}
-
-func readBody(w http.ResponseWriter, r *http.Request) ([]byte, error) {
-	control := http.NewResponseController(w)
-	_ = control.SetReadDeadline(time.Now().Add(bodyTime))
-	defer func() { _ = control.SetReadDeadline(time.Time{}) }()
-	return io.ReadAll(http.MaxBytesReader(w, r.Body, maxLine))
 }
 
 // initialize admits a client.

@@ -367,6 +367,41 @@ func TestHTTPBrokenConnectionEndsNoCommand(t *testing.T) {
 	}
 }
 
+// A message that does not come whole is not waited for; an answer is.
+func TestHTTPSlowClient(t *testing.T) {
+	s, gate, entered := gated(t)
+	h := &httpServer{ctx: t.Context(), open: alone(func() *Server { return s }), clients: map[string]*httpClient{}}
+	server := h.server("")
+	server.ReadTimeout = 50 * time.Millisecond
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	ended := make(chan error, 1)
+	go func() { ended <- server.Serve(l) }()
+	defer func() {
+		h.close("the test is over")
+		_ = server.Close()
+		<-ended
+		http.DefaultClient.CloseIdleConnections()
+	}()
+	c := newHTTPCaller(t, "http://"+l.Addr().String()+"/mcp")
+	heard := c.listen()
+	calls := c.begin(toolCall(7, "gate", `{}`))
+	<-entered
+	for range 2 { // the second is begun when the others have long been there
+		slow := c.begin("")
+		if _, err := fmt.Fprintf(slow, "POST /mcp HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\nContent-Length: 9\r\n\r\n{"); err != nil {
+			t.Fatal(err)
+		}
+		until(t, bufio.NewScanner(slow), "HTTP/1.1 408 ")
+	}
+	close(gate)
+	until(t, bufio.NewScanner(calls), "HTTP/1.1 200 ")
+	h.clients[c.session].out.put([]byte("news"))
+	until(t, heard, "news")
+}
+
 // A client that was silent makes room, one that listens does not.
 func TestHTTPMakesRoom(t *testing.T) {
 	url, _ := serveHTTP(t, "", alone(func() *Server { return newServer(Options{}) }))
