@@ -72,6 +72,13 @@ func (a *app) serveMCP(ctx context.Context, address, fork string) (err error) {
 		return err
 	}
 	defer func() { err = errors.Join(err, shut()) }()
+	if fork != "" {
+		from, err := resolveID(ctx, l, fork)
+		if err != nil {
+			return err
+		}
+		fork = from.session
+	}
 	if address != "" {
 		defer producers.ServeSinks(l, nil)()
 		defer producers.LookOut(l)() //nolint:contextcheck // until it is stopped
@@ -108,11 +115,7 @@ func (a *app) openServer(ctx context.Context, cfg producers.Config, l *ledger.Le
 	v.sinks = producers.ServeSinks(l, v.session)
 	leave = func(reason string) error { return v.end(ctx, reason) }
 	if fork != "" {
-		from, err := resolveID(ctx, l, fork)
-		if err == nil {
-			err = v.session.ForkFrom(ctx, from.session, 0)
-		}
-		if err != nil {
+		if err := v.session.ForkFrom(ctx, fork, 0); err != nil {
 			return nil, nil, errors.Join(err, leave("it could not be forked"))
 		}
 	}
