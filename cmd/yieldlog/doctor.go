@@ -66,11 +66,12 @@ func (d *diagnosis) examine(ctx context.Context, l *ledger.Ledger) error {
 	}
 	if cfg, _, _, err := producers.LoadConfig(os.LookupEnv); err == nil { // what is wrong with it is said below
 		info.MaxBytes = cfg.MaxBytes
+		if info.Free < cfg.FreeFloor {
+			d.trouble("%s are free on the disk, and %s must stay free: new commands are refused; make room, or prune old output with yieldlog prune",
+				size(info.Free), size(cfg.FreeFloor))
+		}
 	}
 	d.Ledger = &info
-	if err := l.Writable(); err != nil && !errors.Is(err, ledger.ErrReadOnly) {
-		d.Trouble = append(d.Trouble, err.Error())
-	}
 	if info.MaxBytes > 0 && info.Bytes > info.MaxBytes {
 		d.Trouble = append(d.Trouble, fmt.Sprintf("the ledger has %s, over its limit of %s: prune old output with yieldlog prune, or raise YIELDLOG_MAX_BYTES",
 			size(info.Bytes), size(info.MaxBytes)))
