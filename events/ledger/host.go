@@ -66,7 +66,7 @@ func (h *host) open(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	if err := in.err(); err != nil {
+	if err := errors.Join(in.err(), writable(h.dir, h.marker)); err != nil {
 		return err
 	}
 	aside, err := setAside(h.dir, in.names, in.torn)

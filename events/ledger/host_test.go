@@ -322,3 +322,30 @@ func TestAnAppendSaysWhyNobodyHosts(t *testing.T) {
 		t.Errorf("with a host again: %v", err)
 	}
 }
+
+// TestABlockThatCannotBeWrittenToIsToldOf opens a ledger whose newest block is for
+// reading only: it fails at once, and reading goes on.
+func TestABlockThatCannotBeWrittenToIsToldOf(t *testing.T) {
+	if os.Geteuid() == 0 {
+		t.Skip("root writes to everything")
+	}
+	d := filled(t)
+	paths, err := blocks(d.stream(lifecycleStream))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Chmod(paths[len(paths)-1], 0o400); err != nil {
+		t.Fatal(err)
+	}
+	if l, err := Open(t.Context(), Options{Dir: string(d)}); !errors.Is(err, fs.ErrPermission) {
+		t.Errorf("opened: %v, %v", l, err)
+	}
+	l, err := Open(t.Context(), Options{Dir: string(d), ReadOnly: true})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer l.Close()
+	if n := count(t, l); n != faultEvents {
+		t.Errorf("%d events", n)
+	}
+}

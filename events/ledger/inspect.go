@@ -322,6 +322,29 @@ func readable(path string) (int64, error) {
 	return st.Size(), nil
 }
 
+// writable fails when what takes events next cannot be written to: the server
+// would take none, and not say so.
+func writable(dir stateDir, m *marker) error {
+	names := []string{lifecycleStream}
+	if segments := m.segments(); len(segments) > 0 {
+		names = append(names, segments[len(segments)-1])
+	}
+	for _, name := range names {
+		paths, _ := blocks(dir.stream(name)) // the inspection tells of errors
+		if len(paths) == 0 {
+			continue
+		}
+		f, err := os.OpenFile(paths[len(paths)-1], os.O_WRONLY, 0)
+		if err != nil {
+			return fmt.Errorf("looking whether stream %s can be written to: %w", name, err)
+		}
+		if err := f.Close(); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
 func damaged(format string, args ...any) error {
 	return fmt.Errorf("%w: "+format, append([]any{ErrDamaged}, args...)...)
 }
