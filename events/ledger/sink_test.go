@@ -393,3 +393,27 @@ func TestSinksComeAndGoQuietly(t *testing.T) {
 		t.Errorf("it warns:\n%s", said.String())
 	}
 }
+
+// TestSinkThatIsNotInForce holds that a sink that the server does not know yet
+// keeps nobody waiting: the credentials are written before the server has them.
+func TestSinkThatIsNotInForce(t *testing.T) {
+	dir := stateDir(t.TempDir())
+	l := open(t, string(dir))
+	c, err := dir.readCredentials()
+	if err == nil {
+		c, err = c.withSink(events.RootOwner)
+	}
+	if err = errors.Join(err, dir.writeCredentials(c)); err != nil {
+		t.Fatal(err)
+	}
+	stop := l.ServeSinks(func(context.Context, *Pull) {}, func(SinkAck) {})
+	time.Sleep(5 * passPause) // it tries, again and again
+	began := time.Now()
+	stop()
+	if err := l.Close(); err != nil {
+		t.Error(err)
+	}
+	if took := time.Since(began); took > 3*time.Second {
+		t.Errorf("the end took %s", took)
+	}
+}
