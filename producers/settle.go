@@ -63,7 +63,7 @@ type wake struct {
 	quiet  time.Time // since when there are none
 	killed time.Time // when they were first killed
 	met    []events.Descendant
-	// readers are those that were seen to read a pipe; at their end they close it.
+	// readers says which read a pipe; at their end they close it.
 	readers map[int]bool
 }
 
@@ -116,12 +116,17 @@ func (w *wake) hasten(alive []kinsman) {
 	}
 }
 
-// reads looks twice: who becomes a reader moves its descriptors meanwhile.
+// reads judges each of them once. It looks twice: who becomes a reader moves its
+// descriptors meanwhile.
 func (w *wake) reads(k kinsman) bool {
-	for range 2 {
-		w.readers[k.pid] = w.readers[k.pid] || w.proc.isReader(k)
+	reads, known := w.readers[k.pid]
+	if !known {
+		for range 2 {
+			reads = reads || w.proc.isReader(k)
+		}
+		w.readers[k.pid] = reads
 	}
-	return w.readers[k.pid]
+	return reads
 }
 
 func (w *wake) meet(k kinsman, killed bool) {
