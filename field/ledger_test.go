@@ -122,6 +122,29 @@ func TestDurability(t *testing.T) {
 			})
 		}
 	})
+	// While the ledger stalls, what runs is still listed, and can still be ended.
+	t.Run("stalled-ledger-blocks-tools", func(t *testing.T) {
+		t.Parallel()
+		s := start(t)
+		s.close()
+		host := s.host()
+		s.start()
+		job := s.unique(100)
+		id := s.background("sleep " + job).ProcessID
+		s.must(host.Signal(syscall.SIGSTOP))
+		if list := s.call("ps", args{}); !strings.Contains(list.text, id) {
+			t.Errorf("ps: %s", list.text)
+		}
+		if r := s.call("stop", args{"process_id": id, "force_after_ms": 100}); r.Stopped || !strings.Contains(r.text, "not recorded yet") {
+			t.Errorf("stop: %s", r.text)
+		}
+		s.wantGone("sleep " + job)
+		if list := s.call("ps", args{}); !strings.Contains(list.text, "does not answer") {
+			t.Errorf("ps says nothing of the ledger: %s", list.text)
+		}
+		s.must(host.Signal(syscall.SIGCONT))
+		s.want(s.wait(id), "stopped")
+	})
 	t.Run("transcript-fills-disk", func(t *testing.T) {
 		t.Parallel()
 		s := start(t, "YIELDLOG_OUTPUT_LIMIT_BYTES=20000000")

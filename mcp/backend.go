@@ -17,6 +17,7 @@ type Session interface {
 	Turn() *producers.Turn
 	Exec(ctx context.Context, r producers.Request) (producers.Result, error)
 	Abandon(owner, execution string)
+	Writable() error
 	Wait(ctx context.Context, owner, execution string, d time.Duration) (producers.Result, error)
 	Write(ctx context.Context, owner, execution string, in producers.Input) error
 	Stop(ctx context.Context, owner, execution string, o producers.StopOptions) (producers.StopResult, error)

@@ -53,6 +53,9 @@ func (l *legacy) isForgotten(id string) bool {
 	return l.forgotten[id]
 }
 
+// listMost bounds the look for what was lost, beside a ledger that stalls.
+const listMost = 2 * time.Second
+
 // list is the owner's lost executions.
 func (l *legacy) list(ctx context.Context, owner string) ([]projections.Process, error) {
 	l.mu.Lock()
@@ -61,6 +64,8 @@ func (l *legacy) list(ctx context.Context, owner string) ([]projections.Process,
 		return nil, nil
 	}
 	if !l.loaded {
+		ctx, cancel := context.WithTimeout(ctx, listMost)
+		defer cancel()
 		lost, err := l.earlier.Lost(ctx)
 		if err != nil {
 			return nil, fmt.Errorf("listing what was lost: %w", err)

@@ -62,7 +62,12 @@ func (s *Server) ps(ctx context.Context, c *call) (reply, error) {
 	out := struct {
 		Processes []listed `json:"processes"`
 		Total     int      `json:"total"`
+		// Message says why commands wait, and why some may not be listed.
+		Message string `json:"message,omitempty"`
 	}{Processes: []listed{}}
+	if err := s.opts.Session.Writable(); err != nil {
+		out.Message = err.Error()
+	}
 	now := time.Now()
 	s.opts.Facts.View(func() {
 		for p := range s.opts.Processes.All() {
@@ -76,8 +81,11 @@ func (s *Server) ps(ctx context.Context, c *call) (reply, error) {
 	})
 	if completed {
 		lost, err := s.legacy.list(ctx, owner)
-		if err != nil {
+		switch {
+		case err != nil && ctx.Err() != nil:
 			return reply{}, err
+		case err != nil && out.Message == "":
+			out.Message = err.Error()
 		}
 		out.Total += len(lost)
 		for _, p := range lost[:min(len(lost), limit-len(out.Processes))] {

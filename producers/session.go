@@ -105,6 +105,10 @@ func identify(o events.Opened) events.Opened {
 // ID is the session's id.
 func (s *Session) ID() string { return s.id }
 
+// Writable says why any command would be refused now; it is nil while the ledger
+// takes new work.
+func (s *Session) Writable() error { return s.ledger.Writable() }
+
 // event makes an event of the session.
 func (s *Session) event(owner, subject string, b events.Body) events.Event {
 	return events.Event{Session: s.id, Owner: owner, Subject: subject, Body: b}

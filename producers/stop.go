@@ -98,10 +98,8 @@ func (e *execution) stop(ctx context.Context, o StopOptions, cause events.Termin
 	}
 	// The signal goes out at once; its record waits for a ledger that stalls.
 	go e.end(order)
-	select {
-	case <-e.done:
-	case <-ctx.Done():
-		return StopResult{Signal: signalName(order.signal)}, fmt.Errorf("stopping %s: %w", e.id, context.Cause(ctx))
+	if err := e.awaitEnd(ctx, order.force); err != nil {
+		return StopResult{Signal: signalName(order.signal)}, fmt.Errorf("stopping %s: %w", e.id, err)
 	}
 	r, err := e.result()
 	status := e.settlement().Status
@@ -109,6 +107,30 @@ func (e *execution) stop(ctx context.Context, o StopOptions, cause events.Termin
 		err = ErrEnded // it ended by itself, or by another cause, first
 	}
 	return StopResult{Stopped: status == events.StatusStopped, Signal: signalName(order.signal), Status: status, Seq: r.Seq}, err
+}
+
+// awaitEnd waits until an execution that was ordered to end is settled, and no
+// longer than that takes where the ledger takes it down at once.
+func (e *execution) awaitEnd(ctx context.Context, force time.Duration) error {
+	var late <-chan time.Time
+	if force >= 0 {
+		t := time.NewTimer(force + killedGrace + strangerGrace + endMost)
+		defer t.Stop()
+		late = t.C
+	}
+	for {
+		select {
+		case <-e.done:
+			return nil
+		case <-ctx.Done():
+			return context.Cause(ctx)
+		case <-late:
+			if err := e.session.Writable(); err != nil {
+				return fmt.Errorf("its end is not recorded yet: %w", err)
+			}
+			late = nil
+		}
+	}
 }
 
 // Check refuses options that stop nothing, wherever they are sent.
@@ -157,10 +179,8 @@ func (s *Session) StopOwner(ctx context.Context, owner string) ([]string, error)
 	}
 	ids := make([]string, 0, len(ending))
 	for _, e := range ending {
-		select {
-		case <-e.done:
-		case <-ctx.Done():
-			return ids, fmt.Errorf("waiting for %s to end: %w", e.id, context.Cause(ctx))
+		if err := e.awaitEnd(ctx, order.force); err != nil {
+			return ids, fmt.Errorf("waiting for %s to end: %w", e.id, err)
 		}
 		ids = append(ids, e.id)
 	}
