@@ -3,6 +3,8 @@ package mcp
 import (
 	"context"
 	"crypto/rand"
+	"encoding/base64"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -33,7 +35,8 @@ const (
 	// the longest makes room for a new one.
 	maxClients = 100
 
-	sessionHeader = "Mcp-Session-Id"
+	sessionHeader   = "Mcp-Session-Id"
+	lastEventHeader = "Last-Event-ID"
 )
 
 // Open makes the server for a client, which is named by its first message, or by
@@ -108,13 +111,17 @@ func (h *httpServer) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		refuseHTTP(w, http.StatusMethodNotAllowed, "the methods are GET, POST and DELETE")
 		return
 	}
+	if last := r.Header.Get(lastEventHeader); r.Method == http.MethodGet && last != "" {
+		failBroken(w, r, last)
+		return
+	}
 	c := h.client(w, r)
 	if c == nil {
 		return
 	}
 	defer h.release(c)
 	if r.Method == http.MethodGet {
-		stream(w, r, c.told)
+		stream(w, r, "", c.told)
 		return
 	}
 	h.end("the client left", c)
@@ -287,8 +294,8 @@ func (h *httpServer) end(reason string, clients ...*httpClient) {
 }
 
 // answer answers a message: with JSON, or once it tells of its progress with a
-// stream, which some clients wait for in vain when the server dies. A client that
-// goes away meanwhile does not cancel its call by that, as the protocol has it.
+// stream. A client that goes away meanwhile does not cancel its call by that, as
+// the protocol has it.
 func (c *httpClient) answer(w http.ResponseWriter, r *http.Request, m message, text []byte) {
 	out := newOutbox()
 	answer := c.take(c.ctx, m, text, out) //nolint:contextcheck // see above
@@ -309,7 +316,7 @@ func (c *httpClient) answer(w http.ResponseWriter, r *http.Request, m message, t
 	case !ok: // it was cancelled
 		w.WriteHeader(http.StatusAccepted)
 	case first.note:
-		stream(w, r, lines, first)
+		stream(w, r, base64.RawURLEncoding.EncodeToString(m.ID), lines, first)
 		for line := range lines {
 			line.finish(false) // the client went away
 		}
@@ -319,16 +326,34 @@ func (c *httpClient) answer(w http.ResponseWriter, r *http.Request, m message, t
 	}
 }
 
+// failBroken answers a client that comes back for the answer of a call whose
+// stream broke. Most likely its server died, and the session with it.
+func failBroken(w http.ResponseWriter, r *http.Request, event string) {
+	id, err := base64.RawURLEncoding.DecodeString(event)
+	m, bad := parse(responseLine(id, "result", json.RawMessage("{}")))
+	if err != nil || bad != nil {
+		refuseHTTP(w, http.StatusBadRequest, "there is no such event")
+		return
+	}
+	none := make(chan outLine)
+	close(none)
+	stream(w, r, "", none, outLine{data: errorLine(m.ID, protocolError(codeInternal,
+		"the connection broke before the answer, as when a server dies: what was lost is in the mailbox, what still runs in ps"))})
+}
+
 // stream writes messages as server-sent events until there are no more, or the
-// client goes away.
-func stream(w http.ResponseWriter, r *http.Request, lines <-chan outLine, first ...outLine) {
+// client goes away. id, if any, is what the client may come back with.
+func stream(w http.ResponseWriter, r *http.Request, id string, lines <-chan outLine, first ...outLine) {
 	w.Header().Set("Content-Type", "text/event-stream")
 	w.Header().Set("Cache-Control", "no-cache")
 	w.WriteHeader(http.StatusOK)
 	flush := http.NewResponseController(w).Flush
 	_ = flush()
 	send := func(line outLine) {
-		gone := r.Context().Err() != nil                                 // afterwards it may go, with the message
+		gone := r.Context().Err() != nil // afterwards it may go, with the message
+		if id != "" {
+			_, _ = fmt.Fprintf(w, "id: %s\n", id)
+		}
 		_, _ = fmt.Fprintf(w, "event: message\ndata: %s\n\n", line.data) // flush reports the error
 		line.finish(flush() == nil && !gone)
 	}

@@ -367,6 +367,41 @@ func TestHTTPBrokenConnectionEndsNoCommand(t *testing.T) {
 	}
 }
 
+// Who comes back to a server that died, for the answer of a call, is told so: a
+// client that only finds no session waits until it gives the call up.
+func TestHTTPAnswersForADeadServer(t *testing.T) {
+	s, _, _ := gated(t)
+	url, _ := serveHTTP(t, "", alone(func() *Server { return s }))
+	_, answer, _ := post(t, url, `{"jsonrpc":"2.0","id":"a\n","method":"tools/call","params":{"name":"chat","arguments":{}}}`,
+		sessionHeader, newHTTPCaller(t, url).session)
+	_, event, _ := strings.Cut(answer, "id: ")
+	event, _, _ = strings.Cut(event, "\n")
+	back := func(event string) (status int, answer string) {
+		r, err := http.NewRequestWithContext(t.Context(), http.MethodGet, url, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		r.Header.Set(sessionHeader, "of the server that died")
+		r.Header.Set(lastEventHeader, event)
+		resp, err := http.DefaultClient.Do(r)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer func() { _ = resp.Body.Close() }()
+		b, err := io.ReadAll(resp.Body)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return resp.StatusCode, string(b)
+	}
+	if status, answer := back(event); status != http.StatusOK || !strings.Contains(answer, `data: {"jsonrpc":"2.0","id":"a\n","error":`) {
+		t.Errorf("after %q: %d %s", event, status, answer)
+	}
+	if status, answer := back("AAAA"); status != http.StatusBadRequest {
+		t.Errorf("after no event: %d %s", status, answer)
+	}
+}
+
 // A message that does not come whole is not waited for; an answer is.
 func TestHTTPSlowClient(t *testing.T) {
 	s, gate, entered := gated(t)
