@@ -45,15 +45,20 @@ type dialer struct {
 	mu     sync.Mutex
 	host   *host
 	closed bool
-	// refused is why this process must not host: the ledger is damaged.
+	// refused is why this process must not host: the ledger is damaged, and another
+	// attempt would make copies of it again.
 	refused error
 	// failed is why it could not, and hostAfter when it may try again.
 	failed    error
 	hostAfter time.Time
 }
 
-// hostPause is the wait after a failure to host.
-const hostPause = 500 * time.Millisecond
+// hostPause is the wait after a failure to host. After damage was found it is
+// longer, by repairPause and by ten times as long as it took to find: somebody has to repair it.
+const (
+	hostPause   = 500 * time.Millisecond
+	repairPause = 2 * time.Second
+)
 
 // Dial returns a connection to the host's server. NATS calls it for the first
 // connection and for each attempt to reconnect.
@@ -109,20 +114,25 @@ func (d *dialer) tryHost() error {
 	if time.Now().Before(d.hostAfter) {
 		return errors.Join(d.failed, lock.Close())
 	}
+	began := time.Now()
 	h, err := openHost(d.ctx, d.o, lock, d.removed, d.orders)
 	if err == nil {
 		d.host = h
 		return nil
 	}
-	return d.couldNot(err, lock)
+	return d.couldNot(err, lock, time.Since(began))
 }
 
 // couldNot notes why this process does not host, and lets another try.
-func (d *dialer) couldNot(err error, lock *hostLock) error {
+func (d *dialer) couldNot(err error, lock *hostLock, took time.Duration) error {
 	d.failed, d.hostAfter = err, time.Now().Add(hostPause)
 	d.trouble.Store(&err)
 	if errors.Is(err, ErrDamaged) {
-		d.refused = err
+		if errors.As(err, new(untouched)) {
+			d.hostAfter = d.hostAfter.Add(repairPause + 10*took)
+		} else {
+			d.refused = err
+		}
 	}
 	return errors.Join(err, lock.Close())
 }
@@ -258,14 +268,14 @@ func (d *dialer) restart(change func(*host)) error {
 	if d.removed() { // what has its place is another ledger
 		return errRemoved
 	}
-	h := d.host
+	h, began := d.host, time.Now()
 	err := h.stop()
 	if change != nil {
 		change(h)
 	}
 	if err := errors.Join(err, h.open(d.ctx)); err != nil {
 		d.host = nil
-		return d.couldNot(err, h.lock)
+		return d.couldNot(err, h.lock, time.Since(began))
 	}
 	return nil
 }

@@ -60,14 +60,14 @@ func (h *host) open(ctx context.Context) error {
 		return err
 	}
 	if h.marker, err = h.dir.readMarker(); err != nil {
-		return err
+		return untouched{err}
 	}
 	in, err := inspect(h.dir, h.marker, h.o.Sync == SyncRelaxed)
 	if err != nil {
 		return err
 	}
 	if err := errors.Join(in.err(), writable(h.dir, h.marker)); err != nil {
-		return err
+		return untouched{err}
 	}
 	aside, err := setAside(h.dir, in.names, in.torn)
 	if err != nil {
@@ -92,6 +92,11 @@ func (h *host) open(ctx context.Context) error {
 	}
 	return nil
 }
+
+// untouched is an error of an open that changed nothing.
+type untouched struct{ error }
+
+func (u untouched) Unwrap() error { return u.error }
 
 // openChecked starts the server and checks that the streams are whole.
 func (h *host) openChecked(ctx context.Context, names []string) error {
