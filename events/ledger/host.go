@@ -29,6 +29,8 @@ type host struct {
 	noter   noter   // and this
 	// orders takes what the processes of the ledger ask of the host.
 	orders chan<- *nats.Msg
+	// mended has the streams with blocks that were mended since the open, as strings.
+	mended sync.Map
 	// cleanup waits for the removal of the copies that were set aside, and of
 	// what opening left in memory.
 	cleanup sync.WaitGroup
@@ -263,6 +265,7 @@ func (h *host) stop() error {
 	err := os.Remove(h.dir.endpoint())
 	giveBack(h.dir) // the server makes the index in memory
 	h.stopServer()
+	h.dropMended()
 	if errors.Is(err, fs.ErrNotExist) {
 		err = nil
 	}

@@ -76,7 +76,7 @@ func (s *store) lookAfter(ctx context.Context) (time.Duration, error) {
 	if h == nil || h.removed() { // what has its place is another ledger
 		return keepInterval, nil
 	}
-	if !h.ns.JetStreamEnabled() { // it gave up after an error
+	if !h.ns.JetStreamEnabled() || h.hasMended() { // it gave up after an error
 		return keepInterval, s.restart(nil)
 	}
 	full := uint64(s.o.SegmentBytes)

@@ -117,6 +117,25 @@ func damage(b []byte, h hash.Hash) []stretch {
 	return bad
 }
 
+// hasMended reports whether a block was mended. What the server took the damage for
+// it keeps in mind, as messages that are gone: it has to start anew.
+func (h *host) hasMended() (has bool) {
+	h.mended.Range(func(any, any) bool {
+		has = true
+		return false
+	})
+	return has
+}
+
+// dropMended removes the indexes that a server wrote of streams with mended blocks.
+func (h *host) dropMended() {
+	h.mended.Range(func(stream, _ any) bool {
+		_ = os.Remove(indexFile(h.dir.stream(stream.(string)))) // without one it is made anew
+		return true
+	})
+	h.mended.Clear()
+}
+
 // mendFirst mends the block that a warning of the server is about, if it is about to cut one.
 func (l *serverLog) mendFirst(format string, v []any) {
 	if !strings.Contains(format, cutWarning) || len(v) == 0 {
@@ -130,5 +149,6 @@ func (l *serverLog) mendFirst(format string, v []any) {
 	if err != nil {
 		did = err.Error()
 	}
+	l.mended.Store(filepath.Base(filepath.Dir(filepath.Dir(block))), true)
 	l.log.Error(l.text("%s", []any{did}))
 }

@@ -2,6 +2,8 @@ package ledger
 
 import (
 	"bytes"
+	"errors"
+	"io/fs"
 	"log/slog"
 	"os"
 	"path/filepath"
@@ -84,7 +86,16 @@ func serveUnchecked(t *testing.T, d stateDir, said *bytes.Buffer) {
 	if err := h.startServer(); err != nil {
 		t.Fatal(err)
 	}
-	defer h.stopServer()
+	defer func() {
+		h.stopServer()
+		if !h.hasMended() {
+			t.Error("the server is not started anew")
+		}
+		h.dropMended()
+		if _, err := os.Stat(indexFile(d.stream(lifecycleStream))); !errors.Is(err, fs.ErrNotExist) || h.hasMended() {
+			t.Errorf("its index is kept: %v", err)
+		}
+	}()
 	s, err := h.js.Stream(t.Context(), lifecycleStream)
 	if err != nil {
 		t.Fatal(err)

@@ -85,7 +85,7 @@ func (h *host) listen(port int) error {
 	if err != nil {
 		return fmt.Errorf("making the embedded server: %w", err)
 	}
-	log := &serverLog{log: h.o.Logger, dir: h.dir, root: root}
+	log := &serverLog{log: h.o.Logger, dir: h.dir, root: root, mended: &h.mended}
 	ns.SetLoggerV2(log, false, false, false)
 	ns.Start() // returns once it listens
 	if ns.Addr() != nil {
@@ -188,8 +188,10 @@ type serverLog struct {
 	log  *slog.Logger
 	dir  stateDir
 	root stateDir // dir by the name that the server knows
-	mu   sync.Mutex
-	last string
+	// mended takes the streams of blocks that were mended.
+	mended *sync.Map
+	mu     sync.Mutex
+	last   string
 }
 
 func (l *serverLog) Noticef(format string, v ...any) { l.log.Debug(l.text(format, v)) }
