@@ -26,20 +26,20 @@ const (
 // off when somebody still holds its pipes after that. ended is closed when the
 // pumps have ended.
 func (e *execution) drain(ended <-chan struct{}) []events.Descendant {
-	w := newWake(e)
+	a := newAftermath(e)
 	for pause := time.Millisecond; ; pause = min(2*pause, 20*time.Millisecond) {
 		alive := e.proc.descendants()
 		closed := isClosed(ended)
-		if closed && (len(alive) == 0 || w.leave) {
-			return w.report(alive)
+		if closed && (len(alive) == 0 || a.leave) {
+			return a.report(alive)
 		}
-		if w.over(alive) {
+		if a.over(alive) {
 			for _, s := range e.proc.streams {
 				s.cutOff()
 			}
-			return w.report(alive)
+			return a.report(alive)
 		}
-		w.hasten(alive)
+		a.hasten(alive)
 		if len(alive) == 0 {
 			pause = strangerGrace // nothing to look after: only the end of file is missing
 		}
@@ -54,8 +54,8 @@ func (e *execution) drain(ended <-chan struct{}) []events.Descendant {
 	}
 }
 
-// A wake looks after the descendants that outlived a shell.
-type wake struct {
+// An aftermath looks after the descendants that outlived a shell.
+type aftermath struct {
 	proc   *process
 	leave  bool
 	began  time.Time
@@ -67,85 +67,86 @@ type wake struct {
 	readers map[int]bool
 }
 
-func newWake(e *execution) *wake {
+func newAftermath(e *execution) *aftermath {
 	now := time.Now()
-	w := &wake{proc: e.proc, leave: e.session.cfg.LeaveDescendants, began: now, killAt: now.Add(closeGrace), readers: map[int]bool{}}
+	a := &aftermath{proc: e.proc, leave: e.session.cfg.LeaveDescendants, began: now, killAt: now.Add(closeGrace), readers: map[int]bool{}}
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	if !e.killAt.IsZero() { // a stop set its own grace, for the whole tree
-		w.killAt, w.leave = e.killAt, false
+		a.killAt, a.leave = e.killAt, false
 	}
-	return w
+	return a
 }
 
 // over reports whether the patience is at its end.
-func (w *wake) over(alive []kinsman) bool {
+func (a *aftermath) over(alive []kinsman) bool {
 	switch {
 	case len(alive) == 0:
-		if w.quiet.IsZero() {
-			w.quiet = time.Now()
+		if a.quiet.IsZero() {
+			a.quiet = time.Now()
 		}
-		return time.Since(w.quiet) >= strangerGrace
-	case w.leave:
-		return time.Since(w.began) >= closeGrace
+		return time.Since(a.quiet) >= strangerGrace
+	case a.leave:
+		return time.Since(a.began) >= closeGrace
 	}
-	w.quiet = time.Time{}
-	return !w.killed.IsZero() && time.Since(w.killed) >= killedGrace
+	a.quiet = time.Time{}
+	return !a.killed.IsZero() && time.Since(a.killed) >= killedGrace
 }
 
 // hasten asks the living to end, once each, and kills them when it is time. A
 // reader, such as bash's >(tee log), has the end of its input before it and ends
 // by itself: asked at once, it would lose what it has not read.
-func (w *wake) hasten(alive []kinsman) {
-	force := !time.Now().Before(w.killAt)
-	if !w.leave && !force && time.Since(w.began) < lastWords {
-		alive = slices.DeleteFunc(slices.Clone(alive), w.reads)
+func (a *aftermath) hasten(alive []kinsman) {
+	force := !time.Now().Before(a.killAt)
+	if !a.leave && !force && time.Since(a.began) < lastWords {
+		alive = slices.DeleteFunc(slices.Clone(alive), a.reads)
 	}
 	for _, k := range alive {
-		w.meet(k, force && !w.leave)
+		if d := a.meet(k); force && !a.leave {
+			d.Killed = true
+		}
 	}
 	switch {
-	case w.leave || len(alive) == 0:
+	case a.leave || len(alive) == 0:
 	case force:
-		w.proc.signalEach(alive, syscall.SIGKILL, true)
-		if w.killed.IsZero() {
-			w.killed = time.Now()
+		a.proc.signalEach(alive, syscall.SIGKILL, true)
+		if a.killed.IsZero() {
+			a.killed = time.Now()
 		}
 	default:
-		w.proc.signalEach(alive, syscall.SIGTERM, false)
+		a.proc.signalEach(alive, syscall.SIGTERM, false)
 	}
 }
 
 // reads judges each of them once. It looks twice: who becomes a reader moves its
 // descriptors meanwhile.
-func (w *wake) reads(k kinsman) bool {
-	reads, known := w.readers[k.pid]
+func (a *aftermath) reads(k kinsman) bool {
+	reads, known := a.readers[k.pid]
 	if !known {
 		for range 2 {
-			reads = reads || w.proc.isReader(k)
+			reads = reads || a.proc.isReader(k)
 		}
-		w.readers[k.pid] = reads
+		a.readers[k.pid] = reads
 	}
 	return reads
 }
 
-func (w *wake) meet(k kinsman, killed bool) {
-	i := slices.IndexFunc(w.met, func(d events.Descendant) bool { return d.PID == k.pid })
+// meet is what is noted of a descendant, until the next one is met.
+func (a *aftermath) meet(k kinsman) *events.Descendant {
+	i := slices.IndexFunc(a.met, func(d events.Descendant) bool { return d.PID == k.pid })
 	if i < 0 {
-		w.met = append(w.met, events.Descendant{PID: k.pid, Name: k.name})
-		i = len(w.met) - 1
+		i = len(a.met)
+		a.met = append(a.met, events.Descendant{PID: k.pid, Name: k.name})
 	}
-	w.met[i].Killed = w.met[i].Killed || killed
+	return &a.met[i]
 }
 
 // report names whom it met, and who is left.
-func (w *wake) report(alive []kinsman) []events.Descendant {
+func (a *aftermath) report(alive []kinsman) []events.Descendant {
 	for _, k := range alive {
-		w.meet(k, false)
-		i := slices.IndexFunc(w.met, func(d events.Descendant) bool { return d.PID == k.pid })
-		w.met[i].Left = true
+		a.meet(k).Left = true
 	}
-	return w.met
+	return a.met
 }
 
 func isClosed(c <-chan struct{}) bool {
