@@ -19,7 +19,7 @@ type Session interface {
 	Abandon(owner, execution string)
 	Writable() error
 	Wait(ctx context.Context, owner, execution string, d time.Duration) (producers.Result, error)
-	Write(ctx context.Context, owner, execution string, in producers.Input) error
+	Write(owner, execution string, in producers.Input) error
 	Stop(ctx context.Context, owner, execution string, o producers.StopOptions) (producers.StopResult, error)
 	StopOwner(ctx context.Context, owner string) (stopped []string, err error)
 	Cleanup(ctx context.Context, owner string, completedOlder, stoppedOlder time.Duration) (removed int, err error)

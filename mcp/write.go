@@ -56,7 +56,7 @@ func (s *Server) write(ctx context.Context, c *call) (reply, error) {
 		}
 		in.Resize = c.args.size(p.Size) // what is not named stays
 	}
-	err := s.opts.Session.Write(ctx, c.args.owner(), id, in)
+	err := s.opts.Session.Write(c.args.owner(), id, in)
 	switch {
 	case err == nil:
 		return answer(written{ProcessID: id, OK: true, Bytes: len(input)}), nil

@@ -150,7 +150,7 @@ func tellAll(ctx context.Context, s *Session) {
 				if err != nil {
 					return
 				}
-				_ = s.Write(ctx, "", res.Execution, Input{Data: []byte("hi\n")})
+				_ = s.Write("", res.Execution, Input{Data: []byte("hi\n")})
 				if rand.IntN(2) == 0 {
 					res, _ = s.Wait(ctx, "", res.Execution, patience)
 					say(res.Claim, res.Execution)

@@ -99,7 +99,7 @@ func TestExecYieldsAndWaitSeesTheEnd(t *testing.T) {
 	if err != nil || still.Outcome != Yielded {
 		t.Fatalf("%+v, %v", still, err)
 	}
-	if err := b.Write(t.Context(), "", res.Execution, Input{Data: []byte("go\n")}); err != nil {
+	if err := b.Write("", res.Execution, Input{Data: []byte("go\n")}); err != nil {
 		t.Fatal(err)
 	}
 	n := b.ended(res.Execution)
@@ -153,7 +153,7 @@ func TestInputIsDeliveredInOrder(t *testing.T) {
 	for i := range 40 {
 		line := strings.Repeat("é", i) + "\n"
 		want.WriteString(line)
-		if err := b.Write(t.Context(), "", id, Input{Data: []byte(line), Close: i == 39}); err != nil {
+		if err := b.Write("", id, Input{Data: []byte(line), Close: i == 39}); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -166,7 +166,7 @@ func TestInputThatNobodyReadsHoldsNothingUp(t *testing.T) {
 	b := newBench(t)
 	id := b.background("exec sleep 600", func(r *Request) { r.Stdin = strings.Repeat("z", 1<<20) })
 	for range 20 { // 20 MiB are refused at some point, and never waited for
-		if err := b.Write(t.Context(), "", id, Input{Data: make([]byte, 1<<20)}); err != nil {
+		if err := b.Write("", id, Input{Data: make([]byte, 1<<20)}); err != nil {
 			if !errors.Is(err, ErrInput) {
 				t.Fatal(err)
 			}
@@ -182,7 +182,7 @@ func TestY19_InputBehindTheFirst(t *testing.T) {
 	first := strings.Repeat("z", stdinMost/2)
 	for range 10 {
 		id := b.background("head -c 1; tail -c 4", func(r *Request) { r.Stdin = first })
-		if err := b.Write(t.Context(), "", id, Input{Data: []byte("last"), Close: true}); err != nil {
+		if err := b.Write("", id, Input{Data: []byte("last"), Close: true}); err != nil {
 			t.Fatal(err)
 		}
 		if n := b.ended(id); n.out != "zlast" {
@@ -195,10 +195,10 @@ func TestY19_InputBehindTheFirst(t *testing.T) {
 func TestInputBehindTheBoundCanEnd(t *testing.T) {
 	b := newBench(t)
 	id := b.background("exec sleep 600", func(r *Request) { r.Stdin = strings.Repeat("z", 2*stdinMost) })
-	if err := b.Write(t.Context(), "", id, Input{Data: []byte("more")}); !errors.Is(err, ErrInput) {
+	if err := b.Write("", id, Input{Data: []byte("more")}); !errors.Is(err, ErrInput) {
 		t.Errorf("more: %v", err)
 	}
-	if err := b.Write(t.Context(), "", id, Input{Close: true}); err != nil {
+	if err := b.Write("", id, Input{Close: true}); err != nil {
 		t.Errorf("the end: %v", err)
 	}
 }
@@ -247,7 +247,7 @@ func TestM04_AYieldedCommandOutlivesItsCall(t *testing.T) {
 		t.Fatal(err)
 	}
 	cancel()
-	if err := b.Write(t.Context(), "", res.Execution, Input{Data: []byte("alive\n")}); err != nil {
+	if err := b.Write("", res.Execution, Input{Data: []byte("alive\n")}); err != nil {
 		t.Fatal(err)
 	}
 	b.ended(res.Execution).exits(t, events.StatusCompleted, 0, events.TermExited)

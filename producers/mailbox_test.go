@@ -127,7 +127,7 @@ func (b *bench) end(id string) {
 	b.Session.mu.Lock()
 	e := b.executions[id]
 	b.Session.mu.Unlock()
-	if err := b.Write(b.t.Context(), e.owner, id, Input{Close: true}); err != nil {
+	if err := b.Write(e.owner, id, Input{Close: true}); err != nil {
 		b.t.Fatal(err)
 	}
 }

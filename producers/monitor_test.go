@@ -82,7 +82,7 @@ func TestM34_BatchInFlightHoldsBackTheNext(t *testing.T) {
 	g := newGate(b)
 	id := b.background("echo first; read x; seq 1 10; read x", func(r *Request) { r.Monitor = true })
 	first := <-g.asked // and is not acknowledged
-	if err := b.Write(t.Context(), "", id, Input{Data: []byte("\n")}); err != nil {
+	if err := b.Write("", id, Input{Data: []byte("\n")}); err != nil {
 		t.Fatal(err)
 	}
 	b.prints(id, "10\n")
@@ -267,7 +267,7 @@ func BenchmarkMail(b *testing.B) {
 		if err != nil {
 			b.Fatal(err)
 		}
-		if err := s.Write(b.Context(), "", id, Input{Close: true}); err != nil {
+		if err := s.Write("", id, Input{Close: true}); err != nil {
 			b.Fatal(err)
 		}
 		<-e.done

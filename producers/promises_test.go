@@ -22,7 +22,7 @@ func TestM01_EveryRecordNamesItsSessionAndOwner(t *testing.T) {
 	b := newBench(t)
 	for _, owner := range []string{events.RootOwner, "/root/a"} {
 		id := b.background("read x; echo x", func(r *Request) { r.Owner = owner })
-		if err := b.Write(t.Context(), owner, id, Input{Data: []byte("\n")}); err != nil {
+		if err := b.Write(owner, id, Input{Data: []byte("\n")}); err != nil {
 			t.Fatal(err)
 		}
 		_, claim := b.collect(owner)
@@ -45,7 +45,7 @@ func TestM01_EveryRecordNamesItsSessionAndOwner(t *testing.T) {
 func TestM05_InputIsNotHeldToThePolicy(t *testing.T) {
 	b := newBench(t, func(c *Config) { c.Deny = regexp.MustCompile("forbidden") })
 	id := b.background("cat")
-	if err := b.Write(t.Context(), "", id, Input{Data: []byte("forbidden\n"), Close: true}); err != nil {
+	if err := b.Write("", id, Input{Data: []byte("forbidden\n"), Close: true}); err != nil {
 		t.Fatal(err)
 	}
 	if n := b.ended(id); n.out != "forbidden\n" {
@@ -338,7 +338,7 @@ func TestM106_TheOutputLimitHoldsAfterTheYield(t *testing.T) {
 func TestM113_InputIsRecordedByItsLength(t *testing.T) {
 	b := newBench(t)
 	id := b.background("read x; read y", func(r *Request) { r.Stdin = "swordfish\n" })
-	if err := b.Write(t.Context(), "", id, Input{Data: []byte("swordfish\n")}); err != nil {
+	if err := b.Write("", id, Input{Data: []byte("swordfish\n")}); err != nil {
 		t.Fatal(err)
 	}
 	b.ended(id)

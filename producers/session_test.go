@@ -303,7 +303,7 @@ func (b *bench) count(id string, kind events.Kind) int {
 func TestNothingFollowsTheEndOfASession(t *testing.T) {
 	b := newBench(t)
 	id := b.run(Request{Command: "true", SideEffects: []string{"NONE"}, Yield: patience}).id
-	if err := b.Write(t.Context(), "", id, Input{Close: true}); !errors.Is(err, ErrEnded) {
+	if err := b.Write("", id, Input{Close: true}); !errors.Is(err, ErrEnded) {
 		t.Error(err)
 	}
 	b.until(id, func(e events.Event) bool { return e.Kind() == events.KindInput }) // as long as the session lives
@@ -311,7 +311,7 @@ func TestNothingFollowsTheEndOfASession(t *testing.T) {
 	for range 4 {
 		writers.Go(func() {
 			for range 100 {
-				if err := b.Write(t.Context(), "", id, Input{Close: true}); !errors.Is(err, ErrEnded) {
+				if err := b.Write("", id, Input{Close: true}); !errors.Is(err, ErrEnded) {
 					t.Error(err)
 				}
 			}

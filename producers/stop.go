@@ -190,7 +190,7 @@ func (s *Session) StopOwner(ctx context.Context, owner string) ([]string, error)
 // Write queues input for the standard input of an execution that runs or waits
 // for its turn. It is delivered in order, and Write does not wait for the command
 // to read it.
-func (s *Session) Write(_ context.Context, owner, id string, in Input) error {
+func (s *Session) Write(owner, id string, in Input) error {
 	e, err := s.find(owner, id)
 	if err != nil {
 		return err

@@ -245,7 +245,7 @@ func TestM136_APipeThatAStrangerHoldsIsCutOff(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer held.Close()
-	if err := b.Write(t.Context(), "", id, Input{Data: []byte("\n")}); err != nil {
+	if err := b.Write("", id, Input{Data: []byte("\n")}); err != nil {
 		t.Fatal(err)
 	}
 	n := b.ended(id)

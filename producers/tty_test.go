@@ -31,7 +31,7 @@ func TestATerminalTakesInputAndSize(t *testing.T) {
 		{Data: []byte("rest\n")},
 		{Close: true},
 	} {
-		if err := b.Write(t.Context(), "", id, in); err != nil {
+		if err := b.Write("", id, in); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -48,7 +48,7 @@ func TestATerminalEndsItsInput(t *testing.T) {
 	for in, want := range map[string]string{"": "", "line\n": "line\r\n", "part": "part"} {
 		id := b.background("stty -echo; echo ready; cat", onTerminal)
 		b.prints(id, "ready")
-		if err := b.Write(t.Context(), "", id, Input{Data: []byte(in), Close: true}); err != nil {
+		if err := b.Write("", id, Input{Data: []byte(in), Close: true}); err != nil {
 			t.Fatal(err)
 		}
 		n := b.ended(id)
@@ -63,7 +63,7 @@ func TestM109_ControlCInterruptsOnATerminal(t *testing.T) {
 	b := newBench(t)
 	id := b.background("trap 'echo caught; exit 7' INT; echo ready; while :; do sleep 0.02; done", onTerminal)
 	b.prints(id, "ready")
-	if err := b.Write(t.Context(), "", id, Input{Data: []byte{3}}); err != nil {
+	if err := b.Write("", id, Input{Data: []byte{3}}); err != nil {
 		t.Fatal(err)
 	}
 	n := b.ended(id)

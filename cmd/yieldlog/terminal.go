@@ -51,7 +51,7 @@ func (t *terminal) print(ctx context.Context) error {
 			return nil // it never ran
 		}
 	}
-	go t.passInput(ctx)
+	go t.passInput()
 	p := &printer{ledger: t.live.ledger, id: named{t.live.session.ID(), t.id}, out: t.app.out, err: t.app.err}
 	ended := make(chan error)
 	go func() { <-t.over; close(ended) }()
@@ -65,21 +65,21 @@ func (t *terminal) print(ctx context.Context) error {
 const inputChunk = 256 << 10
 
 // passInput hands the standard input to the command, and its end.
-func (t *terminal) passInput(ctx context.Context) {
+func (t *terminal) passInput() {
 	buf := make([]byte, inputChunk)
 	for {
 		n, err := t.app.in.Read(buf)
 		in := producers.Input{Data: append([]byte(nil), buf[:n]...), Close: err != nil}
-		if t.write(ctx, in) != nil || err != nil {
+		if t.write(in) != nil || err != nil {
 			return
 		}
 	}
 }
 
 // write hands input over. A command that leaves too much unread makes it wait.
-func (t *terminal) write(ctx context.Context, in producers.Input) error {
+func (t *terminal) write(in producers.Input) error {
 	for {
-		err := t.live.session.Write(ctx, events.RootOwner, t.id, in)
+		err := t.live.session.Write(events.RootOwner, t.id, in)
 		if !errors.Is(err, producers.ErrInput) {
 			return err
 		}
