@@ -64,8 +64,16 @@ func (a *app) printPruned(r ledger.PruneReport) error {
 // age is the value of a flag: a duration that may be in days.
 type age time.Duration
 
-func (g *age) String() string { return time.Duration(*g).String() }
-func (g *age) Type() string   { return "duration" } //nolint:revive // pflag.Value
+// String implements pflag.Value: a zero age is no default worth showing.
+func (g *age) String() string {
+	if *g == 0 {
+		return ""
+	}
+	return time.Duration(*g).String()
+}
+
+// Type implements pflag.Value.
+func (g *age) Type() string { return "duration" }
 
 // Set implements pflag.Value.
 func (g *age) Set(s string) error {

@@ -19,9 +19,10 @@ func newReport(a *app) *cobra.Command {
 	c := &cobra.Command{
 		Use:   "report [SESSION]",
 		Short: "Make one file of a session: what it did, and what went wrong first",
-		Long: `Make a report of a session, or of the newest one: a summary, a drawn timeline, what went wrong first,
-the transcript with its breadcrumbs, outputs that expand, and recordings that
-play. The HTML is one file that opens without a network and prints well.
+		Long: `Make a report of a session, or of the newest one: a summary, a drawn timeline,
+what went wrong first, the transcript with its breadcrumbs, outputs that expand,
+and recordings that play. The HTML is one file that opens without a network and
+prints well.
 
   yieldlog report 7CD8KC1Y -o night.html
   yieldlog report 7CD8KC1Y -o night.md`,
