@@ -7,6 +7,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"maps"
+	"math"
 	"strconv"
 	"sync"
 	"time"
@@ -54,11 +55,11 @@ const (
 )
 
 // Encode is the event as a message. It fails when a field cannot be a token of
-// the subject, the owner fails [CheckOwner], or a chunk is longer than [MaxChunk]. The result shares the
-// bytes of an uncompressed chunk with the event.
+// the subject, the owner fails [CheckOwner], or a chunk is longer than
+// [MaxChunk]. The result shares the bytes of an uncompressed chunk with the event.
 func Encode(e Event) (Message, error) { return new(Packer).Encode(e) }
 
-// Encode is [Encode].
+// Encode is the function [Encode], with the packer's tables.
 func (p *Packer) Encode(e Event) (Message, error) {
 	if e.Body == nil {
 		return Message{}, fmt.Errorf("event %s has no body", e.ID)
@@ -230,9 +231,9 @@ func jsonBody[B Body]() decoder {
 }
 
 func decodeOutput(m Message, kind Kind) (Body, error) {
-	off, err := strconv.ParseInt(get(m.Header, headerOffset), 10, 64)
-	if err != nil || off < 0 {
-		return nil, fmt.Errorf("ce-offset is %q, not a byte offset", get(m.Header, headerOffset))
+	off, err := offsetOf(m)
+	if err != nil {
+		return nil, err
 	}
 	o := Output{Stream: kind, Offset: off, Data: m.Data}
 	switch enc := get(m.Header, headerEncoding); enc {
@@ -241,9 +242,9 @@ func decodeOutput(m Message, kind Kind) (Body, error) {
 			return nil, fmt.Errorf("a chunk of %d bytes is over %d", len(m.Data), MaxChunk)
 		}
 	case encZstd:
-		n, err := strconv.Atoi(get(m.Header, headerLength))
-		if err != nil || n < 0 || n > MaxChunk {
-			return nil, fmt.Errorf("ce-length is %q, not a length up to %d", get(m.Header, headerLength), MaxChunk)
+		n, err := lengthOf(m)
+		if err != nil {
+			return nil, err
 		}
 		if o.Data, err = inflate(m.Data, n); err != nil {
 			return nil, err
@@ -252,6 +253,24 @@ func decodeOutput(m Message, kind Kind) (Body, error) {
 		return nil, fmt.Errorf("content-encoding is %q, which is neither empty nor %s", enc, encZstd)
 	}
 	return o, nil
+}
+
+// offsetOf is where an output message begins. Its end is an offset, too.
+func offsetOf(m Message) (int64, error) {
+	off, err := strconv.ParseInt(get(m.Header, headerOffset), 10, 64)
+	if err != nil || off < 0 || off > math.MaxInt64-MaxChunk {
+		return 0, fmt.Errorf("%s is %q, not a byte offset", headerOffset, get(m.Header, headerOffset))
+	}
+	return off, nil
+}
+
+// lengthOf is the logical length of a compressed output message.
+func lengthOf(m Message) (int, error) {
+	n, err := strconv.Atoi(get(m.Header, headerLength))
+	if err != nil || n < 0 || n > MaxChunk {
+		return 0, fmt.Errorf("%s is %q, not a length up to %d", headerLength, get(m.Header, headerLength), MaxChunk)
+	}
+	return n, nil
 }
 
 // OutputSpan is the offsets [from, to) of an output message, read from its
@@ -295,15 +314,20 @@ func get(h map[string][]string, key string) string {
 	return ""
 }
 
-// Decoders are bounded by the callers: each holds one for the length of a call,
-// and idle ones are given back to the collector.
-var zstdReaders = sync.Pool{New: func() any {
-	r, err := zstd.NewReader(nil, zstd.WithDecoderConcurrency(1), zstd.WithDecoderMaxMemory(MaxChunk), zstd.WithDecoderLowmem(true))
-	if err != nil {
-		panic(err)
-	}
-	return r
-}}
+var zstdReaders = newReaders(MaxChunk)
+
+// newReaders is decoders that inflate to so many bytes at most. They are bounded
+// by the callers: each holds one for the length of a call, and idle ones are given
+// back to the collector.
+func newReaders(most uint64) *sync.Pool {
+	return &sync.Pool{New: func() any {
+		r, err := zstd.NewReader(nil, zstd.WithDecoderConcurrency(1), zstd.WithDecoderMaxMemory(most), zstd.WithDecoderLowmem(true))
+		if err != nil {
+			panic(err) // the options are constants
+		}
+		return r
+	}}
+}
 
 // inflate decompresses to exactly n bytes, and fails without using more memory
 // than that.

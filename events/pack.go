@@ -9,8 +9,8 @@ import (
 	"fmt"
 	"iter"
 	"math"
+	"slices"
 	"strconv"
-	"sync"
 	"time"
 
 	"github.com/klauspost/compress/zstd"
@@ -104,7 +104,7 @@ func (by *Packer) pack(at time.Time, p Packed, h map[string][]string) ([]byte, e
 	b := binary.AppendUvarint(append(by.columns[:0], packedFormat), uint64(len(p.Records)))
 	b = binary.AppendUvarint(b, uint64(unit))
 	for _, r := range p.Records {
-		i := streamIndex(r.Stream)
+		i := slices.Index(packedStreams, r.Stream)
 		if i < 0 {
 			return nil, fmt.Errorf("%q is no stream of output", r.Stream)
 		}
@@ -171,25 +171,16 @@ func digest(b []byte) string {
 	return hex.EncodeToString(sum[:])
 }
 
-func streamIndex(k Kind) int {
-	for i, s := range packedStreams {
-		if s == k {
-			return i
-		}
-	}
-	return -1
-}
-
 var errPacked = errors.New("the packed records are cut off or damaged")
 
 func decodePacked(m Message) (Body, error) {
-	off, err := strconv.ParseInt(get(m.Header, headerOffset), 10, 64)
-	if err != nil || off < 0 || off > math.MaxInt64-MaxChunk {
-		return nil, fmt.Errorf("ce-offset is %q, not a byte offset", get(m.Header, headerOffset))
+	off, err := offsetOf(m)
+	if err != nil {
+		return nil, err
 	}
-	size, err := strconv.Atoi(get(m.Header, headerLength))
-	if err != nil || size < 0 || size > MaxChunk {
-		return nil, fmt.Errorf("ce-length is %q, not a length up to %d", get(m.Header, headerLength), MaxChunk)
+	size, err := lengthOf(m)
+	if err != nil {
+		return nil, err
 	}
 	if enc := get(m.Header, headerEncoding); enc != encZstd {
 		return nil, fmt.Errorf("content-encoding is %q, not %s", enc, encZstd)
@@ -308,10 +299,4 @@ func unpackedID(packed string, i int, at time.Time) string {
 	return id.String()
 }
 
-var unpackers = sync.Pool{New: func() any {
-	r, err := zstd.NewReader(nil, zstd.WithDecoderConcurrency(1), zstd.WithDecoderMaxMemory(maxPacked), zstd.WithDecoderLowmem(true))
-	if err != nil {
-		panic(err) // the options are constants
-	}
-	return r
-}}
+var unpackers = newReaders(maxPacked)
