@@ -586,8 +586,7 @@ func TestCancelledExecIsKilled(t *testing.T) {
 	c := newCaller(t, s)
 	c.send(toolCall(1, "exec", `{"command":"sleep 600","side_effects":["NONE"],"yield_ms":60000}`))
 	c.id = 1
-	for len(c.call("ps", nil).Processes) == 0 {
-	}
+	eventually(t, "it runs", func() bool { return len(c.call("ps", nil).Processes) > 0 })
 	c.send(`{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":1}}`)
 	id := c.call("ps", nil).Processes[0].ProcessID
 	if got := c.call("wait", map[string]any{"process_id": id}); got.Termination != events.TermCancelled {

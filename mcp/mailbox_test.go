@@ -3,7 +3,6 @@ package mcp
 import (
 	"encoding/json"
 	"errors"
-	"runtime"
 	"slices"
 	"strconv"
 	"strings"
@@ -48,12 +47,9 @@ func (c *caller) goOn(id string, more ...any) {
 // arrives waits until the execution's completion is unread, without a call.
 func (c *caller) arrives(owner, id string) {
 	c.t.Helper()
-	for deadline := time.Now().Add(patience); !slices.ContainsFunc(c.server.opts.Session.Unread(owner), func(m producers.Mail) bool { return m.ID == id }); {
-		if time.Now().After(deadline) {
-			c.t.Fatalf("no mail of %s reached %s", id, owner)
-		}
-		runtime.Gosched()
-	}
+	eventually(c.t, "mail of "+id+" reaches "+owner, func() bool {
+		return slices.ContainsFunc(c.server.opts.Session.Unread(owner), func(m producers.Mail) bool { return m.ID == id })
+	})
 }
 
 func TestM75_MailboxDeliversTheCompletion(t *testing.T) {
@@ -394,11 +390,11 @@ func TestM93_AnAbortedTurnOffersNothing(t *testing.T) {
 	c.goOn(id)
 	c.arrives("/root", id)
 	c.send(`{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":1000}}`)
-	for idle := false; !idle; {
+	eventually(t, "the turn is given up", func() bool {
 		c.server.wakes.mu.Lock()
-		idle = c.server.wakes.busy == 0
-		c.server.wakes.mu.Unlock()
-	}
+		defer c.server.wakes.mu.Unlock()
+		return c.server.wakes.busy == 0
+	})
 	time.Sleep(50 * time.Millisecond) // long enough for an offer that does not wait
 	if m, ch := c.heard(); len(m)+len(ch) > 0 {
 		t.Errorf("woken by %s %s", m, ch)

@@ -58,9 +58,7 @@ func TestM10_ControlsStayVisible(t *testing.T) {
 	if got := c.call("write", map[string]any{"process_id": id, "input": "too late"}); got.OK || got.Error != "process has already ended" {
 		t.Errorf("written to what has ended: %+v", got)
 	}
-	for deadline := time.Now().Add(patience); len(c.history()) < 5 && time.Now().Before(deadline); { // the last input is on its way
-		time.Sleep(time.Millisecond)
-	}
+	eventually(t, "the last input is recorded", func() bool { return len(c.history()) == 5 })
 	var got []string
 	for _, r := range c.history()[1:] {
 		text, _, _ := strings.Cut(r.Text, "failed:")

@@ -21,6 +21,16 @@ func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 // patience bounds what a test waits for; reaching it is a failure.
 const patience = 30 * time.Second
 
+// eventually waits until something is so.
+func eventually(t testing.TB, what string, is func() bool) {
+	t.Helper()
+	for deadline := time.Now().Add(patience); !is(); time.Sleep(time.Millisecond) {
+		if time.Now().After(deadline) {
+			t.Fatalf("%s: not in %v", what, patience)
+		}
+	}
+}
+
 // client is the far end of a stdio server.
 type client struct {
 	t     *testing.T

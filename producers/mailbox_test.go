@@ -121,6 +121,22 @@ func (b *bench) yields(command string, change ...func(*Request)) string {
 	return id
 }
 
+// lands waits until the mailbox knows that a record is durable: that follows the event.
+func (b *bench) lands(id string) {
+	b.t.Helper()
+	for late := time.After(patience); ; {
+		news := b.mail.changes()
+		if !b.mail.pending(id) {
+			return
+		}
+		select {
+		case <-news:
+		case <-late:
+			b.t.Fatalf("the record of %s is still pending", id)
+		}
+	}
+}
+
 // end lets a command that reads go on.
 func (b *bench) end(id string) {
 	b.t.Helper()
@@ -304,9 +320,7 @@ func TestM37_NoWakeIsOfferedOnceTheSessionStops(t *testing.T) {
 	b.mail.hush() // as Close does first
 	g.release()
 	b.posted(id)
-	for b.mail.pending(id) {
-		time.Sleep(time.Millisecond) // the callback follows the event
-	}
+	b.lands(id)
 	b.mail.mu.Lock()
 	defer b.mail.mu.Unlock()
 	if b.mail.letters[id].announced {
@@ -439,9 +453,7 @@ func TestM142_OpenObserversGoFirst(t *testing.T) {
 		b.end(id)
 		b.posted(id)
 		b.settles(id)
-		for b.mail.pending(id) {
-			time.Sleep(time.Millisecond) // the callback follows the event
-		}
+		b.lands(id)
 		if b.none(""); b.Observed("", id, "read") != nil || len(b.Unread("")) != 0 {
 			t.Error("claimed before those who waited")
 		}

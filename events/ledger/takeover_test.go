@@ -242,8 +242,11 @@ func TestSurvivorTakesOver(t *testing.T) {
 func killHost(t *testing.T, dir string, alive []*writerProcess) []*writerProcess {
 	t.Helper()
 	var ep endpoint
-	for readJSON(stateDir(dir).endpoint(), &ep) != nil {
-		time.Sleep(time.Millisecond) // a takeover is going on
+	for deadline := time.Now().Add(time.Minute); readJSON(stateDir(dir).endpoint(), &ep) != nil; {
+		if time.Now().After(deadline) {
+			t.Fatal("nobody takes over")
+		}
+		time.Sleep(time.Millisecond)
 	}
 	var left []*writerProcess
 	for _, w := range alive {
