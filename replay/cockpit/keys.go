@@ -81,7 +81,7 @@ func (m *model) listKey(k tea.KeyMsg) (tea.Model, tea.Cmd) {
 		m.openFull(full)
 		return m, m.load()
 	case "p":
-		return m, m.startPlay()
+		m.startPlay()
 	case "s":
 		m.askStop()
 	case "/":

@@ -7,7 +7,6 @@ import (
 	"sync"
 	"time"
 
-	tea "github.com/charmbracelet/bubbletea"
 	"github.com/charmbracelet/x/ansi"
 	"github.com/charmbracelet/x/vt"
 
@@ -36,10 +35,10 @@ type recording struct {
 const playIdle = 2 * time.Second
 
 // startPlay plays the execution under the cursor.
-func (m *model) startPlay() tea.Cmd {
+func (m *model) startPlay() {
 	r, ok := m.row()
 	if !ok {
-		return nil
+		return
 	}
 	ctx, cancel := context.WithCancel(m.ctx)
 	cols, rows := max(m.width, 20), max(m.height-2, 4)
@@ -57,7 +56,6 @@ func (m *model) startPlay() tea.Cmd {
 		}
 	})
 	m.play, m.mode = p, modePlay
-	return nil
 }
 
 // endPlay ends the recording and waits for its goroutines.

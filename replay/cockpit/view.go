@@ -41,7 +41,7 @@ func (m *model) View() string {
 	case modePlay:
 		body = m.play.lines()
 	case modeFull:
-		body = m.fullLines()
+		body = m.outputLines()
 	case modeHelp:
 		body = helpLines
 	default:
@@ -276,8 +276,6 @@ func (m *model) outputLines() []string {
 	}
 	return shown
 }
-
-func (m *model) fullLines() []string { return m.outputLines() }
 
 // status says where the recording is.
 func (p *recording) status() string {

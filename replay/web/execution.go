@@ -156,7 +156,7 @@ func (s *Server) stop(w http.ResponseWriter, r *http.Request, session, owner, ex
 	if err := s.opts.Stop(ctx, session, owner, execution); err != nil {
 		s.opts.Logger.Warn("stopping", "session", session, "execution", execution, "error", err)
 		q := parseQuery("/", nil)
-		s.write(w, http.StatusConflict, "problem", s.frame(r, q, problem{Text: "It was not stopped: " + look.OneLine(err.Error())}))
+		s.write(w, http.StatusConflict, "problem", s.frame(q, problem{Text: "It was not stopped: " + look.OneLine(err.Error())}))
 		return
 	}
 	http.Redirect(w, r, localPath(r.FormValue("back")), http.StatusSeeOther)

@@ -43,7 +43,7 @@ func (s *Server) page(mux *http.ServeMux, pattern, name string, build builder) {
 			s.fail(w, r, err)
 			return
 		}
-		s.write(w, http.StatusOK, name, s.frame(r, q, v))
+		s.write(w, http.StatusOK, name, s.frame(q, v))
 	})
 	mux.HandleFunc("GET /live"+pattern, func(w http.ResponseWriter, r *http.Request) {
 		q := s.asked(strings.TrimPrefix(r.URL.Path, "/live"), r)
@@ -52,7 +52,7 @@ func (s *Server) page(mux *http.ServeMux, pattern, name string, build builder) {
 			if err != nil {
 				return nil, err
 			}
-			return render(name, "view", s.frame(r, q, v))
+			return render(name, "view", s.frame(q, v))
 		})
 	})
 }
@@ -78,7 +78,7 @@ func (s *Server) catchUp(ctx context.Context) {
 	}
 }
 
-func (s *Server) frame(_ *http.Request, q Query, v view) frame {
+func (s *Server) frame(q Query, v view) frame {
 	f := frame{Q: q, View: v, Live: q.At == 0 && !q.Deep, Now: time.Now(), Last: s.live.Seq(), Seq: q.At}
 	s.live.View(func() { f.Moment = s.live.Moment() })
 	if q.At > 0 && q.At < f.Last {
@@ -95,7 +95,7 @@ func (s *Server) frame(_ *http.Request, q Query, v view) frame {
 	return f
 }
 
-// scene hands the scene that the query asks for to look, which must not block.
+// scene hands the scene that the query asks for to visit, which must not block.
 func (s *Server) scene(ctx context.Context, q Query, visit func(sc *look.Scene, now time.Time)) error {
 	if q.At == 0 {
 		s.live.View(func() { visit(s.live, time.Now()) })

@@ -23,9 +23,8 @@ const (
 func (s *Server) searchOutput(ctx context.Context, q Query, v *list) error {
 	ctx, cancel := context.WithTimeout(ctx, deepTime)
 	defer cancel()
-	candidates := []projections.Process{}
 	v.Rows, v.Total, v.Pages, v.Page, v.Capped = nil, 0, 1, 1, false
-	found := []projections.Process{}
+	var candidates, found []projections.Process
 	err := s.scene(ctx, q, func(sc *look.Scene, _ time.Time) {
 		for p := range sc.Processes.All() {
 			if len(candidates) >= deepExecutions {
@@ -37,6 +36,9 @@ func (s *Server) searchOutput(ctx context.Context, q Query, v *list) error {
 			}
 		}
 	})
+	if err != nil {
+		return err
+	}
 	left := int64(deepBytes)
 	for _, p := range candidates {
 		if ctx.Err() != nil || left <= 0 || len(found) >= pageRows {
@@ -47,9 +49,7 @@ func (s *Server) searchOutput(ctx context.Context, q Query, v *list) error {
 			found = append(found, p)
 		}
 	}
-	if err != nil {
-		return err
-	}
+	v.Capped = v.Capped || ctx.Err() != nil // perhaps while the last was read
 	v.Total = len(found)
 	return s.scene(context.WithoutCancel(ctx), q, func(sc *look.Scene, now time.Time) {
 		for _, p := range found {

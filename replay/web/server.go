@@ -115,7 +115,7 @@ func (s *Server) fail(w http.ResponseWriter, r *http.Request, err error) {
 	} else {
 		s.opts.Logger.Error("making a page", "path", r.URL.Path, "error", err)
 	}
-	s.write(w, code, "problem", s.frame(r, parseQuery("/", r.URL.Query()), problem{Text: text}))
+	s.write(w, code, "problem", s.frame(parseQuery("/", r.URL.Query()), problem{Text: text}))
 }
 
 type problem struct{ Text string }
