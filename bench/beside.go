@@ -80,16 +80,6 @@ func besidePacking(c *client, dir string, chunks int) ([]row, error) {
 	if err != nil {
 		return nil, err
 	}
-	count := func(prefix string) int {
-		s, err := ledger.ReadSubscriber(dir)
-		n := 0
-		for _, name := range s.Segments {
-			if err == nil && strings.HasPrefix(name, prefix) {
-				n++
-			}
-		}
-		return n
-	}
 	for deadline := time.Now().Add(time.Minute); ; time.Sleep(time.Millisecond) {
 		if twins, _ := filepath.Glob(filepath.Join(dir, "store", "jetstream", "*", "streams", "PACKED_*")); len(twins) > 0 {
 			break
@@ -100,7 +90,15 @@ func besidePacking(c *client, dir string, chunks int) ([]row, error) {
 	}
 	began := time.Now()
 	took := map[string][]time.Duration{}
-	for count("OUTPUT_") > 1 && time.Since(began) < besideMost {
+	for time.Since(began) < besideMost {
+		s, err := ledger.ReadSubscriber(dir)
+		if err != nil {
+			return nil, fmt.Errorf("looking for what is left to pack: %w", err)
+		}
+		loose := slices.DeleteFunc(s.Segments, func(name string) bool { return !strings.HasPrefix(name, "OUTPUT_") })
+		if len(loose) <= 1 {
+			break
+		}
 		if err := callBeside(c, subject, took); err != nil {
 			return nil, err
 		}

@@ -22,6 +22,7 @@
 //	estates.look          session                               nothing: it reads what is unread           when it has read the ledger once
 //	unreadMail.follow     class of events, of who serves sinks  what is unread, from the first pull on     with ServeSinks
 //	sinks.pull            request of a sink                     its answer                                 with the request
+//	waits.begin           session that a pull waits for         nothing: it asks that session              with the pull
 //	loan terms            loan                                  nothing: they give it back                 with the loan
 //	closing               pipe, execution                       the end of a pipe, or a pidfd              at once
 //	lookout.start         session, LookOut                      the claims of dead sessions, for a moment  at close

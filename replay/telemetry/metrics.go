@@ -7,13 +7,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/yieldlog/yieldlog/events"
-)
-
-// The states of an execution that are counted.
-const (
-	stateQueued   = "queued"
-	stateRunning  = "running"
-	stateStopping = "stopping"
+	"github.com/yieldlog/yieldlog/projections"
 )
 
 // Metrics counts what the lifecycle events say, since the beginning of the
@@ -60,7 +54,7 @@ func NewMetrics() *Metrics {
 	m.open = prometheus.NewGauge(prometheus.GaugeOpts(named("sessions_open", "Sessions that have not ended.")))
 	m.unread = prometheus.NewGauge(prometheus.GaugeOpts(named("mailbox_unread", "Mailbox records that did not reach their owner yet.")))
 	m.lastEvent = prometheus.NewGauge(prometheus.GaugeOpts(named("last_event_timestamp_seconds", "When the newest event was made.")))
-	for _, s := range []string{stateQueued, stateRunning, stateStopping} {
+	for _, s := range []string{projections.StateQueued, projections.StateRunning, projections.StateStopping} {
 		m.live.WithLabelValues(s)
 	}
 	return m
@@ -140,13 +134,13 @@ func (m *Metrics) Apply(e events.Event) {
 func (m *Metrics) execution(e events.Event, body events.Body) {
 	switch b := body.(type) {
 	case events.Queued:
-		m.enter(e, stateQueued)
+		m.enter(e, projections.StateQueued)
 	case events.Admitted:
 		m.queueTime.Observe(millis(b.WaitedMS).Seconds())
 	case events.Spawned:
-		m.enter(e, stateRunning)
+		m.enter(e, projections.StateRunning)
 	case events.Stopping:
-		m.enter(e, stateStopping)
+		m.enter(e, projections.StateStopping)
 	case events.Refused:
 		m.leave(e.Session, e.Subject)
 		m.refused.WithLabelValues(b.Reason).Inc()
