@@ -8,6 +8,7 @@ import (
 	"log/slog"
 	"os"
 	"slices"
+	"strings"
 	"testing"
 	"time"
 
@@ -248,8 +249,9 @@ func TestSinkCanDoNothingElse(t *testing.T) {
 		"$SYS.REQ.USER.INFO",
 	}
 	allowed := []string{sinkNext, sinkInfo, sinkAck + "1.1"}
+	reply := root.NewInbox()
 	for _, f := range forbidden {
-		publish(t, root, f, root.NewInbox(), `{"seq":1}`)
+		publish(t, root, f, reply, `{"seq":1}`)
 		for _, a := range allowed {
 			for _, body := range []string{"", "+ACK", `{"no_wait":true}`, `{"batch":5,"expires":1000000}`} {
 				publish(t, root, a, f, body)
@@ -280,7 +282,8 @@ func TestSinkCanDoNothingElse(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if slices.Contains(forbidden, m.Subject) {
+		hosts := m.Reply != reply && strings.HasPrefix(m.Reply, inbox) // the host looks after its streams meanwhile
+		if slices.Contains(forbidden, m.Subject) && !hosts {
 			t.Errorf("a sink's message reached %s", m.Subject)
 		}
 	}
