@@ -68,20 +68,7 @@ func TestFullDisk(t *testing.T) {
 		t.Fatal(err)
 	}
 	done.Wait()
-	next := int64(0)
-	for e, err := range l.Output(t.Context(), "S", "A", 0, -1) {
-		if err != nil {
-			t.Fatal(err)
-		}
-		o := e.Body.(events.Output)
-		if o.Offset != next {
-			t.Fatalf("chunk at %d, want %d", o.Offset, next)
-		}
-		next = o.End()
-	}
-	if next != 40*60_000 {
-		t.Errorf("output ends at %d", next)
-	}
+	wantOutput(t, l, 0, 40*60_000)
 	if err := l.Writable(); err != nil {
 		t.Error(err)
 	}

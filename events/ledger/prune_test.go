@@ -81,20 +81,7 @@ func TestPruneDeletesWholeSegments(t *testing.T) {
 	if _, err := os.Stat(host.store.dir.stream(segmentName(1))); err == nil {
 		t.Error("the segment is still on disk")
 	}
-	next := int64(30_000)
-	for e, err := range l.Output(t.Context(), "S", "A", 0, -1) {
-		if err != nil {
-			t.Fatal(err)
-		}
-		o := e.Body.(events.Output)
-		if o.Offset != next {
-			t.Fatalf("chunk at %d, want %d", o.Offset, next)
-		}
-		next = o.End()
-	}
-	if next != 120_000 {
-		t.Errorf("output ends at %d", next)
-	}
+	wantOutput(t, l, 30_000, 120_000)
 	if _, err := l.PruneBefore(t.Context(), time.Now().Add(time.Hour), "asked", note); err != nil {
 		t.Fatal(err)
 	}
@@ -199,5 +186,25 @@ func TestNothingOvertakesWhatIsInDoubt(t *testing.T) {
 	}
 	if end != 9000 {
 		t.Errorf("the output is whole up to %d of 9000", end)
+	}
+}
+
+// wantOutput fails the test unless the output of execution A of session S is
+// what lies between two offsets, without a gap.
+func wantOutput(t *testing.T, l *Ledger, from, to int64) {
+	t.Helper()
+	next := from
+	for e, err := range l.Output(t.Context(), "S", "A", 0, -1) {
+		if err != nil {
+			t.Fatal(err)
+		}
+		o := e.Body.(events.Output)
+		if o.Offset != next {
+			t.Fatalf("chunk at %d, want %d", o.Offset, next)
+		}
+		next = o.End()
+	}
+	if next != to {
+		t.Errorf("output ends at %d, want %d", next, to)
 	}
 }
