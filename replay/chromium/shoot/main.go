@@ -72,7 +72,6 @@ const playing = `document.querySelector(".ap-player") && (document.querySelector
 var (
 	light = chromium.Look{Width: 1240, Height: 780, Scale: 1.5}
 	dark  = chromium.Look{Width: 1240, Height: 780, Scale: 1.5, Dark: true}
-	phone = chromium.Look{Width: 390, Height: 780, Scale: 1.5, Dark: true}
 )
 
 func (c camera) take(s shot) error {
@@ -126,7 +125,6 @@ func (c camera) page(n *night) error {
 		{"page", base + "/?pin=1&open=" + n.serving, `document.querySelector(".inspector .output")`, light, time.Second},
 		{"page-failed", base + "/?show=failed&open=" + n.failed, `document.querySelector(".inspector .output")`, dark, 0},
 		{"page-session", base + "/s/" + n.session, `document.querySelector("svg .bar")`, light, 0},
-		{"page-phone", base + "/", `document.querySelector(".panel .row")`, phone, time.Second},
 		{"page-player", base + "/x/" + n.terminal + "/play", playing, dark, 3 * time.Second},
 	} {
 		if err := c.take(s); err != nil {
