@@ -16,6 +16,7 @@ import (
 	"github.com/yieldlog/yieldlog/events"
 	"github.com/yieldlog/yieldlog/events/ledger"
 	"github.com/yieldlog/yieldlog/replay"
+	"github.com/yieldlog/yieldlog/replay/look"
 )
 
 func newDemo(a *app) *cobra.Command {
@@ -122,7 +123,7 @@ func (d *demo) long(context.Context) error {
 	if err != nil {
 		return err
 	}
-	d.say("-> %s, with the handle %s and what there is so far", r.Status, shortID(r.ProcessID))
+	d.say("-> %s, with the handle %s and what there is so far", r.Status, look.Short(r.ProcessID))
 	d.quote(r.Stdout)
 	for r.Status == "backgrounded" || r.Status == "running" {
 		id, next := r.ProcessID, r.NextSeq
@@ -214,7 +215,7 @@ func (d *demo) replayed(ctx context.Context) error {
 		if err != nil {
 			return err
 		}
-		d.say("$ yieldlog replay %s --speed 4", shortID(session))
+		d.say("$ yieldlog replay %s --speed 4", look.Short(session))
 		player := replay.Player{Speed: 4, IdleLimit: time.Second}
 		if err := d.app.play(ctx, l, events.Filter{Session: session}, &player); err != nil {
 			return err

@@ -7,6 +7,7 @@ import (
 
 	"github.com/yieldlog/yieldlog/events"
 	"github.com/yieldlog/yieldlog/projections"
+	"github.com/yieldlog/yieldlog/replay/look"
 )
 
 // describe is what an event says, in a few words, without its kind.
@@ -66,7 +67,7 @@ func describeExecution(e events.Event) string {
 func describeInput(b events.Input) string {
 	var said []string
 	if b.Bytes > 0 {
-		said = append(said, size(int64(b.Bytes)))
+		said = append(said, look.Bytes(int64(b.Bytes)))
 	}
 	if b.Close {
 		said = append(said, "closed")
@@ -82,7 +83,7 @@ func describeInput(b events.Input) string {
 
 // describeEnd is how an execution ended: "completed (exit code 0), 1.2s, 3.4 kB".
 func describeEnd(b events.Settled) string {
-	said := []string{projections.End(b), millis(b.DurationMS), size(b.Offset)}
+	said := []string{projections.End(b), millis(b.DurationMS), look.Bytes(b.Offset)}
 	if b.Error != "" {
 		said = append(said, oneLine(b.Error, 100))
 	}
@@ -109,20 +110,6 @@ func oneLine(s string, n int) string {
 	return b.String()
 }
 
-// size is a count of bytes for people.
-func size(n int64) string {
-	switch {
-	case n < 1000:
-		return fmt.Sprintf("%d B", n)
-	case n < 1000*1000:
-		return fmt.Sprintf("%.1f kB", float64(n)/1e3)
-	case n < 1000*1000*1000:
-		return fmt.Sprintf("%.1f MB", float64(n)/1e6)
-	default:
-		return fmt.Sprintf("%.2f GB", float64(n)/1e9)
-	}
-}
-
 func millis(ms int64) string { return duration(time.Duration(ms) * time.Millisecond) }
 
 // duration is a duration for people: three digits or so.
@@ -137,12 +124,4 @@ func duration(d time.Duration) string {
 	default:
 		return d.Round(time.Second).String()
 	}
-}
-
-// counted is a number of things.
-func counted[N int | int64 | uint64](n N, thing string) string {
-	if n != 1 {
-		thing += "s"
-	}
-	return fmt.Sprintf("%d %s", n, thing)
 }

@@ -9,6 +9,7 @@ import (
 	"github.com/yieldlog/yieldlog/events/ledger"
 	"github.com/yieldlog/yieldlog/projections"
 	"github.com/yieldlog/yieldlog/replay"
+	"github.com/yieldlog/yieldlog/replay/look"
 )
 
 func newDiff(a *app) *cobra.Command {
@@ -48,10 +49,10 @@ func (a *app) printComparison(c replay.Comparison) error {
 		}
 	} else {
 		w := tabwriter.NewWriter(a.out, 0, 0, 2, ' ', 0)
-		fmt.Fprintf(w, "\t%s\t%s\n", shortID(c.A), shortID(c.B))
+		fmt.Fprintf(w, "\t%s\t%s\n", look.Short(c.A), look.Short(c.B))
 		fmt.Fprintf(w, "took\t%s\t%s\n", millis(c.DurationA), millis(c.DurationB))
 		if c.PrunedA+c.PrunedB > 0 {
-			fmt.Fprintf(w, "output pruned\t%s\t%s\n", size(c.PrunedA), size(c.PrunedB))
+			fmt.Fprintf(w, "output pruned\t%s\t%s\n", look.Bytes(c.PrunedA), look.Bytes(c.PrunedB))
 		}
 		for _, d := range c.Facts {
 			fmt.Fprintf(w, "%s\t%s\t%s\n", d.Fact, oneLine(d.A, 60), oneLine(d.B, 60))
@@ -60,7 +61,7 @@ func (a *app) printComparison(c replay.Comparison) error {
 			return fmt.Errorf("printing: %w", err)
 		}
 		for _, s := range c.Streams {
-			fmt.Fprintf(a.out, "\n%s: %s and %s\n%s", s.Stream, size(s.BytesA), size(s.BytesB), s.Diff)
+			fmt.Fprintf(a.out, "\n%s: %s and %s\n%s", s.Stream, look.Bytes(s.BytesA), look.Bytes(s.BytesB), s.Diff)
 		}
 	}
 	if !c.Same() {

@@ -12,6 +12,7 @@ import (
 	"github.com/yieldlog/yieldlog/events"
 	"github.com/yieldlog/yieldlog/events/ledger"
 	"github.com/yieldlog/yieldlog/producers"
+	"github.com/yieldlog/yieldlog/replay/look"
 )
 
 func newDoctor(a *app) *cobra.Command {
@@ -68,13 +69,13 @@ func (d *diagnosis) examine(ctx context.Context, l *ledger.Ledger) error {
 		info.MaxBytes = cfg.MaxBytes
 		if info.Free < cfg.FreeFloor {
 			d.trouble("%s are free on the disk, and %s must stay free: new commands are refused; make room, or prune old output with yieldlog prune",
-				size(info.Free), size(cfg.FreeFloor))
+				look.Bytes(info.Free), look.Bytes(cfg.FreeFloor))
 		}
 	}
 	d.Ledger = &info
 	if info.MaxBytes > 0 && info.Bytes > info.MaxBytes {
 		d.Trouble = append(d.Trouble, fmt.Sprintf("the ledger has %s, over its limit of %s: prune old output with yieldlog prune, or raise YIELDLOG_MAX_BYTES",
-			size(info.Bytes), size(info.MaxBytes)))
+			look.Bytes(info.Bytes), look.Bytes(info.MaxBytes)))
 	}
 	processes, err := foldProcesses(ctx, l, events.Filter{}, moment{})
 	if err != nil {
@@ -101,13 +102,13 @@ func (a *app) printDiagnosis(d diagnosis) error {
 			host = "nobody but this command"
 		}
 		fmt.Fprintf(w, "ledger\t%s\nhost\t%s\t%s\n", i.Dir, host, i.URL)
-		fmt.Fprintf(w, "size\t%s of %s, %s free on the disk\n", size(i.Bytes), size(i.MaxBytes), size(i.Free))
+		fmt.Fprintf(w, "size\t%s of %s, %s free on the disk\n", look.Bytes(i.Bytes), look.Bytes(i.MaxBytes), look.Bytes(i.Free))
 		for _, s := range i.Streams {
 			sealed := ""
 			if s.Sealed {
 				sealed = ", sealed"
 			}
-			fmt.Fprintf(w, "stream\t%s: %d messages, %s%s\n", s.Name, s.Messages, size(s.Bytes), sealed)
+			fmt.Fprintf(w, "stream\t%s: %d messages, %s%s\n", s.Name, s.Messages, look.Bytes(s.Bytes), sealed)
 		}
 		for _, session := range d.Dead {
 			fmt.Fprintf(w, "dead\tsession %s: its server died; the next one to open the ledger records that\n", session)

@@ -13,6 +13,7 @@ import (
 	"github.com/yieldlog/yieldlog/events/ledger"
 	"github.com/yieldlog/yieldlog/producers"
 	"github.com/yieldlog/yieldlog/replay"
+	"github.com/yieldlog/yieldlog/replay/look"
 	"github.com/yieldlog/yieldlog/replay/telemetry"
 )
 
@@ -37,7 +38,7 @@ func (d *diagnosis) examineUse(ctx context.Context, l *ledger.Ledger) error {
 				k.Path, strings.Join(k.Blocks, ", "))
 			continue
 		}
-		d.note("%s holds %s that a refused open or a repair kept: delete it when you do not need it", k.Path, size(k.Bytes))
+		d.note("%s holds %s that a refused open or a repair kept: delete it when you do not need it", k.Path, look.Bytes(k.Bytes))
 	}
 	d.examineSettings()
 	return nil
@@ -79,7 +80,7 @@ func (d *diagnosis) examineSessions(ctx context.Context, l *ledger.Ledger) error
 		}
 	}
 	if live > 0 {
-		d.note("%s alive", counted(live, "session"))
+		d.note("%s alive", look.Count(live, "session"))
 	}
 	return nil
 }

@@ -12,6 +12,7 @@ import (
 	"github.com/yieldlog/yieldlog/events"
 	"github.com/yieldlog/yieldlog/events/ledger"
 	"github.com/yieldlog/yieldlog/replay"
+	"github.com/yieldlog/yieldlog/replay/look"
 )
 
 func newEvents(a *app) *cobra.Command {
@@ -107,6 +108,6 @@ func (a *app) printEvent(e events.Event) error {
 		return a.printLine(replay.NewEventLine(e))
 	}
 	_, err := fmt.Fprintf(a.out, "%6d  %s  %s  %-12s %s\n",
-		e.Seq, e.Time.Local().Format("2006-01-02 15:04:05.000"), shortID(e.Subject), e.Kind(), describe(e))
+		e.Seq, e.Time.Local().Format("2006-01-02 15:04:05.000"), look.Short(e.Subject), e.Kind(), describe(e))
 	return err
 }

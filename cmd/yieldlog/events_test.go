@@ -9,6 +9,7 @@ import (
 	"github.com/yieldlog/yieldlog/events"
 	"github.com/yieldlog/yieldlog/events/ledger"
 	"github.com/yieldlog/yieldlog/replay"
+	"github.com/yieldlog/yieldlog/replay/look"
 )
 
 // recorded is a ledger with one session of one execution, written here.
@@ -71,7 +72,7 @@ func TestEvents(t *testing.T) {
 		{"owner=/root,kind!=spawned", []events.Kind{events.KindRequested, events.KindSettled}},
 		{"exit_code=1", nil},
 	} {
-		code, out, errOut := command("events", shortID(r.session), "--json", "--dir", r.dir, "--filter", tc.filter)
+		code, out, errOut := command("events", look.Short(r.session), "--json", "--dir", r.dir, "--filter", tc.filter)
 		if code != 0 {
 			t.Fatalf("%s: code %d, %s", tc.filter, code, errOut)
 		}

@@ -16,6 +16,7 @@ import (
 	"github.com/yieldlog/yieldlog/events"
 	"github.com/yieldlog/yieldlog/producers"
 	"github.com/yieldlog/yieldlog/projections"
+	"github.com/yieldlog/yieldlog/replay/look"
 )
 
 // exitNotStarted is the status of exec when its command could not start.
@@ -130,7 +131,7 @@ func (a *app) execStatus(ctx context.Context, t *terminal, r producers.Result) e
 		fmt.Fprintf(a.err, "yieldlog: %s\n", describeEnd(*p.Settled))
 	}
 	if n := p.Settled.Offset - t.printed; n > 0 {
-		fmt.Fprintf(a.err, "yieldlog: %s of the output were pruned before they could be printed\n", size(n))
+		fmt.Fprintf(a.err, "yieldlog: %s of the output were pruned before they could be printed\n", look.Bytes(n))
 	}
 	return exitOf(*p.Settled)
 }

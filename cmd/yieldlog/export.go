@@ -15,6 +15,7 @@ import (
 	"github.com/yieldlog/yieldlog/events"
 	"github.com/yieldlog/yieldlog/events/ledger"
 	"github.com/yieldlog/yieldlog/producers/archive"
+	"github.com/yieldlog/yieldlog/replay/look"
 )
 
 // formatArchive is the format that another ledger imports.
@@ -102,7 +103,7 @@ func (a *app) export(ctx context.Context, l *ledger.Ledger, sessions []string, f
 	if a.json {
 		return a.printJSON("export", map[string]any{"file": file, "sessions": sessions, "messages": n})
 	}
-	_, err = fmt.Fprintf(a.out, "%s: %s, %s\n", file, counted(len(sessions), "session"), counted(n, "message"))
+	_, err = fmt.Fprintf(a.out, "%s: %s, %s\n", file, look.Count(len(sessions), "session"), look.Count(n, "message"))
 	return err
 }
 
@@ -154,7 +155,7 @@ func takeIn(ctx context.Context, l *ledger.Ledger, in io.Reader) (archive.Summar
 	}
 	cast, err := io.ReadAll(io.LimitReader(in, maxCast+1))
 	if err == nil && len(cast) > maxCast {
-		err = fmt.Errorf("it is over %s", size(maxCast))
+		err = fmt.Errorf("it is over %s", look.Bytes(maxCast))
 	}
 	if err != nil {
 		return archive.Summary{}, fmt.Errorf("reading the recording: %w", err)

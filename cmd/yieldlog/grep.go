@@ -16,6 +16,7 @@ import (
 	"github.com/yieldlog/yieldlog/events"
 	"github.com/yieldlog/yieldlog/events/ledger"
 	"github.com/yieldlog/yieldlog/replay"
+	"github.com/yieldlog/yieldlog/replay/look"
 )
 
 func newGrep(a *app) *cobra.Command {
@@ -186,7 +187,7 @@ func (p *matchPrinter) rest(next *replay.Match) error {
 // line prints a line of a match's stream, behind its own address.
 func (p *matchPrinter) line(m replay.Match, offset int64, sign, text string) error {
 	m.Offset = offset
-	address := shortID(m.Execution) + strings.TrimPrefix(m.Address(), m.Execution)
+	address := look.Short(m.Execution) + strings.TrimPrefix(m.Address(), m.Execution)
 	if _, err := fmt.Fprintf(p.out, "%s%s %s\n", address, sign, oneLine(text, 2000)); err != nil {
 		return fmt.Errorf("printing: %w", err)
 	}

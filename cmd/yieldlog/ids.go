@@ -11,19 +11,8 @@ import (
 
 	"github.com/yieldlog/yieldlog/events"
 	"github.com/yieldlog/yieldlog/events/ledger"
+	"github.com/yieldlog/yieldlog/replay/look"
 )
-
-// shortLength is how much of an id's end is shown. The end of a ULID is
-// random; the beginning is the time, which many share.
-const shortLength = 8
-
-// shortID is the end of an id, for people.
-func shortID(id string) string {
-	if len(id) <= shortLength {
-		return id
-	}
-	return id[len(id)-shortLength:]
-}
 
 // A named is a session, or an execution and its session.
 type named struct{ session, execution string }
@@ -66,7 +55,7 @@ func resolveID(ctx context.Context, l *ledger.Ledger, suffix string) (named, err
 func resolveExecution(ctx context.Context, l *ledger.Ledger, suffix string) (named, error) {
 	n, err := resolveID(ctx, l, suffix)
 	if err == nil && n.execution == "" {
-		return n, fmt.Errorf("%w: %s is a session, not an execution (`yieldlog ps %s` lists them)", errNotFound, n.session, shortID(n.session))
+		return n, fmt.Errorf("%w: %s is a session, not an execution (`yieldlog ps %s` lists them)", errNotFound, n.session, look.Short(n.session))
 	}
 	return n, err
 }
@@ -116,7 +105,7 @@ func (a *app) completeIDs(c *cobra.Command, args []string, toComplete string) ([
 			if err != nil {
 				return err
 			}
-			for _, id := range []string{n.id(), shortID(n.id())} {
+			for _, id := range []string{n.id(), look.Short(n.id())} {
 				if strings.HasPrefix(id, strings.ToUpper(toComplete)) && !known[n.id()] {
 					known[n.id()] = true
 					ids = append(ids, id)

@@ -10,6 +10,7 @@ import (
 
 	"github.com/yieldlog/yieldlog/events"
 	"github.com/yieldlog/yieldlog/events/ledger"
+	"github.com/yieldlog/yieldlog/replay/look"
 )
 
 func newLogs(a *app) *cobra.Command {
@@ -74,7 +75,7 @@ func (a *app) tellPruned(ctx context.Context, l *ledger.Ledger, f events.Filter,
 		n += p.PrunedIn(from, -1)
 	}
 	if n > 0 {
-		fmt.Fprintf(a.err, "yieldlog: %s of the output were pruned\n", size(n))
+		fmt.Fprintf(a.err, "yieldlog: %s of the output were pruned\n", look.Bytes(n))
 	}
 	return nil
 }
@@ -91,7 +92,7 @@ func (a *app) tellMissing(ctx context.Context, l *ledger.Ledger, f events.Filter
 			continue
 		}
 		if n := p.Settled.Offset - from - printed.printed - p.PrunedIn(from, -1); n > 0 {
-			fmt.Fprintf(a.err, "yieldlog: %s of the output are damaged or missing: see `yieldlog verify`\n", size(n))
+			fmt.Fprintf(a.err, "yieldlog: %s of the output are damaged or missing: see `yieldlog verify`\n", look.Bytes(n))
 		}
 	}
 	return nil

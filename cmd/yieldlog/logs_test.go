@@ -7,17 +7,18 @@ import (
 
 	"github.com/yieldlog/yieldlog/events"
 	"github.com/yieldlog/yieldlog/events/ledger"
+	"github.com/yieldlog/yieldlog/replay/look"
 )
 
 func TestLogs(t *testing.T) {
 	r := record(t)
 	for _, args := range [][]string{{}, {"-f"}} {
-		args = append([]string{"logs", "--dir", r.dir, shortID(r.execution)}, args...)
+		args = append([]string{"logs", "--dir", r.dir, look.Short(r.execution)}, args...)
 		if code, out, errOut := command(args...); code != 0 || out != "hello" || errOut != "" {
 			t.Errorf("%v: code %d, %q, %q", args, code, out, errOut)
 		}
 	}
-	if _, out, _ := command("logs", "--dir", r.dir, "--from", "3", shortID(r.execution)); out != "lo" {
+	if _, out, _ := command("logs", "--dir", r.dir, "--from", "3", look.Short(r.execution)); out != "lo" {
 		t.Errorf("from byte 3: %q", out)
 	}
 	if code, _, errOut := command("logs", "--dir", r.dir, r.session); code != 3 {

@@ -10,6 +10,7 @@ import (
 	"github.com/yieldlog/yieldlog/events"
 	"github.com/yieldlog/yieldlog/events/ledger"
 	"github.com/yieldlog/yieldlog/projections"
+	"github.com/yieldlog/yieldlog/replay/look"
 )
 
 func newMailbox(a *app) *cobra.Command {
@@ -59,7 +60,7 @@ func (a *app) printMailbox(list []projections.Record) error {
 	w := tabwriter.NewWriter(a.out, 0, 0, 2, ' ', 0)
 	fmt.Fprintln(w, "ID\tPOSTED\tOWNER\tSTATE\tBY\tNOTICE")
 	for _, r := range list {
-		fmt.Fprintf(w, "%s\t%s\t%s\t%s\t%s\t%s\n", shortID(r.ID), r.At.Local().Format("Jan 02 15:04:05"),
+		fmt.Fprintf(w, "%s\t%s\t%s\t%s\t%s\t%s\n", look.Short(r.ID), r.At.Local().Format("Jan 02 15:04:05"),
 			oneLine(r.Owner, 60), r.State, r.By, oneLine(r.Notice, 120))
 	}
 	return w.Flush()

@@ -6,6 +6,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/yieldlog/yieldlog/events/ledger"
+	"github.com/yieldlog/yieldlog/replay/look"
 )
 
 func newPack(a *app) *cobra.Command {
@@ -33,6 +34,6 @@ func (a *app) printPacked(r ledger.PackReport) error {
 	if a.json {
 		return a.printJSON("packed", r)
 	}
-	_, err := fmt.Fprintf(a.out, "packed %s, %s into %s; %d waiting for running executions\n", counted(len(r.Segments), "segment"), size(r.Before), size(r.After), len(r.Waiting))
+	_, err := fmt.Fprintf(a.out, "packed %s, %s into %s; %d waiting for running executions\n", look.Count(len(r.Segments), "segment"), look.Bytes(r.Before), look.Bytes(r.After), len(r.Waiting))
 	return err
 }

@@ -14,6 +14,7 @@ import (
 	"github.com/yieldlog/yieldlog/events"
 	"github.com/yieldlog/yieldlog/events/ledger"
 	"github.com/yieldlog/yieldlog/producers"
+	"github.com/yieldlog/yieldlog/replay/look"
 )
 
 func newPrune(a *app) *cobra.Command {
@@ -57,7 +58,7 @@ func (a *app) printPruned(r ledger.PruneReport) error {
 	if a.json {
 		return a.printJSON("pruned", r)
 	}
-	_, err := fmt.Fprintf(a.out, "deleted %s of output, of %s\n", size(r.Bytes), counted(r.Executions, "execution"))
+	_, err := fmt.Fprintf(a.out, "deleted %s of output, of %s\n", look.Bytes(r.Bytes), look.Count(r.Executions, "execution"))
 	return err
 }
 

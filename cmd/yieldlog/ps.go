@@ -16,6 +16,7 @@ import (
 	"github.com/yieldlog/yieldlog/events/ledger"
 	"github.com/yieldlog/yieldlog/projections"
 	"github.com/yieldlog/yieldlog/replay"
+	"github.com/yieldlog/yieldlog/replay/look"
 )
 
 func newPs(a *app) *cobra.Command {
@@ -208,7 +209,7 @@ func printTable(out io.Writer, list []projections.Process, now time.Time, narrow
 	}
 	row("ID", "STARTED", "TOOK", "STATE", "OUTPUT", "OWNER", "COMMAND")
 	for _, p := range list {
-		row(shortID(p.Execution), p.RequestedAt.Local().Format(day), took(p, now), stateWords(p), outputSize(p), oneLine(p.Owner, 60), title(p))
+		row(look.Short(p.Execution), p.RequestedAt.Local().Format(day), took(p, now), stateWords(p), outputSize(p), oneLine(p.Owner, 60), title(p))
 	}
 	return w.Flush()
 }
@@ -223,7 +224,7 @@ func outputSize(p projections.Process) string {
 	if p.Live() && p.State != stateDead {
 		return "-"
 	}
-	return size(p.Offset)
+	return look.Bytes(p.Offset)
 }
 
 // took is how long the execution ran, or has run.

@@ -9,6 +9,7 @@ import (
 	"github.com/yieldlog/yieldlog/events"
 	"github.com/yieldlog/yieldlog/events/ledger"
 	"github.com/yieldlog/yieldlog/projections"
+	"github.com/yieldlog/yieldlog/replay/look"
 )
 
 func newSessions(a *app) *cobra.Command {
@@ -65,7 +66,7 @@ func (a *app) printSessions(list []projections.Session) error {
 	w := tabwriter.NewWriter(a.out, 0, 0, 2, ' ', 0)
 	fmt.Fprintln(w, "ID\tOPENED\tBY\tSTATE\tCOMMANDS\tRUNNING\tFAILED\tSTOPPED\tLOST\tDIRECTORY")
 	for _, s := range list {
-		fmt.Fprintf(w, "%s\t%s\t%s\t%s\t%d\t%d\t%d\t%d\t%d\t%s\n", shortID(s.ID), s.At.Local().Format("Jan 02 15:04:05"),
+		fmt.Fprintf(w, "%s\t%s\t%s\t%s\t%d\t%d\t%d\t%d\t%d\t%s\n", look.Short(s.ID), s.At.Local().Format("Jan 02 15:04:05"),
 			openedBy(s.Opened), sessionState(s), s.Executions, s.Running, s.Failed+s.TimedOut, s.Stopped-s.Lost, s.Lost, oneLine(s.Opened.Cwd, 60))
 	}
 	return w.Flush()

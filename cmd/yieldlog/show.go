@@ -12,6 +12,7 @@ import (
 	"github.com/yieldlog/yieldlog/events"
 	"github.com/yieldlog/yieldlog/events/ledger"
 	"github.com/yieldlog/yieldlog/projections"
+	"github.com/yieldlog/yieldlog/replay/look"
 )
 
 func newShow(a *app) *cobra.Command {
@@ -108,7 +109,7 @@ func (a *app) printFacts(p projections.Process, now bool) error {
 		fact("took", "%s so far", took(p, time.Now()))
 	}
 	if n := p.PrunedIn(0, -1); n > 0 {
-		fact("pruned", "%s of the output", size(n))
+		fact("pruned", "%s of the output", look.Bytes(n))
 	}
 	for _, anomaly := range p.Anomalies {
 		fact("anomaly", "%s", anomaly)
@@ -127,9 +128,9 @@ func settledFacts(fact func(name, format string, args ...any), s events.Settled)
 	fact("outcome", "%s", s.Outcome)
 	fact("took", "%s", millis(s.DurationMS))
 	if s.TTY.Bytes > 0 {
-		fact("output", "%s", size(s.Offset))
+		fact("output", "%s", look.Bytes(s.Offset))
 	} else {
-		fact("output", "%s (stdout %s, stderr %s)", size(s.Offset), size(s.Stdout.Bytes), size(s.Stderr.Bytes))
+		fact("output", "%s (stdout %s, stderr %s)", look.Bytes(s.Offset), look.Bytes(s.Stdout.Bytes), look.Bytes(s.Stderr.Bytes))
 	}
 	if s.Error != "" {
 		fact("error", "%s", oneLine(s.Error, 500))

@@ -12,6 +12,7 @@ import (
 	"github.com/yieldlog/yieldlog/events/ledger"
 	"github.com/yieldlog/yieldlog/producers"
 	"github.com/yieldlog/yieldlog/projections"
+	"github.com/yieldlog/yieldlog/replay/look"
 )
 
 func newStop(a *app) *cobra.Command {
@@ -101,7 +102,7 @@ func (a *app) stop(ctx context.Context, l *ledger.Ledger, targets []projections.
 			failed++
 		}
 		if list = append(list, r); !a.json {
-			fmt.Fprintf(a.out, "%s  %s%s  %s\n", shortID(r.ProcessID), r.Status, r.Error, r.Command)
+			fmt.Fprintf(a.out, "%s  %s%s  %s\n", look.Short(r.ProcessID), r.Status, r.Error, r.Command)
 		}
 	}
 	if len(targets) == 0 && !a.json {

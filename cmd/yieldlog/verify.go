@@ -7,6 +7,7 @@ import (
 
 	"github.com/yieldlog/yieldlog/events/ledger"
 	"github.com/yieldlog/yieldlog/replay"
+	"github.com/yieldlog/yieldlog/replay/look"
 )
 
 func newVerify(a *app) *cobra.Command {
@@ -41,11 +42,11 @@ func (a *app) printVerification(v replay.Verification) error {
 		}
 	} else {
 		for _, f := range v.Findings {
-			fmt.Fprintf(a.out, "%-9s %6d  %s  %s\n", f.Check, f.Seq, shortID(f.Execution), f.Text)
+			fmt.Fprintf(a.out, "%-9s %6d  %s  %s\n", f.Check, f.Seq, look.Short(f.Execution), f.Text)
 		}
 		fmt.Fprintf(a.out, "%s, %s, %s, %s of output (%s pruned): %s\n",
-			counted(v.Events, "event"), counted(v.Sessions, "session"), counted(v.Executions, "execution"),
-			size(v.OutputBytes), size(v.PrunedBytes), counted(len(v.Findings), "finding"))
+			look.Count(v.Events, "event"), look.Count(v.Sessions, "session"), look.Count(v.Executions, "execution"),
+			look.Bytes(v.OutputBytes), look.Bytes(v.PrunedBytes), look.Count(len(v.Findings), "finding"))
 	}
 	if !v.OK() {
 		return fmt.Errorf("%w: %d things are wrong", errFindings, len(v.Findings))
