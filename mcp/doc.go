@@ -10,7 +10,8 @@
 // is never lost, a response never overtakes a notification that was sent before
 // it, and calls in flight are answered after the end of the input. Tool calls go
 // straight to their handlers; mcp-go answers everything else. Over HTTP
-// ([Server.Handler]) mcp-go's streamable transport is used.
+// ([ServeHTTP]) all this holds for each client, but that answers come each on
+// its own request and what is told unasked on the client's stream.
 //
 // # Goroutines
 //
@@ -18,4 +19,6 @@
 //	stdio writer     the only one that writes to the client, in queue order
 //	one per call     from its registration to its queued response
 //	progress         one per call with a progress token, ends before its response
+//	HTTP requests    answered by net/http's goroutines, which are the writers there
+//	HTTP client      hands on what the client is told unasked, until it has left
 package mcp

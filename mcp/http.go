@@ -61,8 +61,9 @@ type httpClient struct {
 	ctx    context.Context
 	told   chan outLine // what it is told unasked, for whoever listens; closed at the end
 	leave  func(reason string)
-	busy   int       // its requests that are being answered; guarded by httpServer.mu
-	silent time.Time // since when there are none
+	posts  sync.WaitGroup // its messages that are being answered; it grows while the client is known
+	busy   int            // its requests that are being answered; guarded by httpServer.mu
+	silent time.Time      // since when there are none
 }
 
 // ServeHTTP serves MCP over streamable HTTP at /mcp on the listener, until ctx
@@ -153,6 +154,7 @@ func (h *httpServer) post(w http.ResponseWriter, r *http.Request) {
 	default:
 		if c := h.client(w, r); c != nil {
 			defer h.release(c)
+			defer c.posts.Done()
 			c.answer(w, r, m, text)
 		}
 	}
@@ -193,6 +195,7 @@ func (h *httpServer) admit(client string) (*httpClient, error) {
 		c.drain(ctx, cancel)
 		cancel()
 		c.out.close()
+		c.await()
 		part()
 		if err := leave(reason); err != nil {
 			server.log.Error("the end of a client", "error", err)
@@ -248,6 +251,9 @@ func (h *httpServer) client(w http.ResponseWriter, r *http.Request) *httpClient 
 		return nil
 	}
 	c.busy++
+	if r.Method == http.MethodPost {
+		c.posts.Add(1)
+	}
 	return c
 }
 
@@ -339,6 +345,17 @@ func failBroken(w http.ResponseWriter, r *http.Request, event string) {
 	close(none)
 	stream(w, r, "", none, outLine{data: errorLine(m.ID, protocolError(codeInternal,
 		"the connection broke before the answer, as when a server dies: what was lost is in the mailbox, what still runs in ps"))})
+}
+
+// await blocks while answers are written, unless the client does not read them:
+// what they tell counts as told only once it is written, and the session is open.
+func (c *httpClient) await() {
+	written := make(chan struct{})
+	go func() { c.posts.Wait(); close(written) }()
+	select {
+	case <-written:
+	case <-time.After(time.Second):
+	}
 }
 
 // stream writes messages as server-sent events until there are no more, or the

@@ -114,6 +114,23 @@ func (c *httpCaller) listen() *bufio.Scanner {
 	return bufio.NewScanner(resp.Body)
 }
 
+// leave ends the client's session.
+func (c *httpCaller) leave() (status int) {
+	r, err := http.NewRequestWithContext(context.WithoutCancel(c.t.Context()), http.MethodDelete, c.url, nil)
+	if err != nil {
+		c.t.Error(err)
+		return 0
+	}
+	r.Header.Set(sessionHeader, c.session)
+	resp, err := http.DefaultClient.Do(r)
+	if err != nil {
+		c.t.Error(err)
+		return 0
+	}
+	_ = resp.Body.Close()
+	return resp.StatusCode
+}
+
 // begin posts a message over a connection of its own, and goes on.
 func (c *httpCaller) begin(body string) net.Conn {
 	c.t.Helper()
@@ -288,16 +305,9 @@ func TestHTTPClientsAreApart(t *testing.T) {
 	}
 	theirs := other.background()
 	heard := one.listen()
-	r, err := http.NewRequestWithContext(t.Context(), http.MethodDelete, url, nil)
-	if err != nil {
-		t.Fatal(err)
+	if status := one.leave(); status != http.StatusNoContent {
+		t.Fatalf("DELETE: %d", status)
 	}
-	r.Header.Set(sessionHeader, one.session)
-	resp, err := http.DefaultClient.Do(r)
-	if err != nil || resp.StatusCode != http.StatusNoContent {
-		t.Fatalf("DELETE: %v, %v", resp, err)
-	}
-	_ = resp.Body.Close()
 	if heard.Scan() || heard.Err() != nil {
 		t.Errorf("the stream went on with %q, %v", heard.Text(), heard.Err())
 	}
@@ -435,6 +445,39 @@ func TestHTTPSlowClient(t *testing.T) {
 	until(t, bufio.NewScanner(calls), "HTTP/1.1 200 ")
 	h.clients[c.session].out.put([]byte("news"))
 	until(t, heard, "news")
+}
+
+// A session ends when what its client was last answered is written.
+func TestHTTPAnswersBeforeTheEnd(t *testing.T) {
+	told := make(chan string, 2)
+	s := newServer(Options{})
+	s.add(&tool{name: "long", run: func(_ context.Context, c *call) (reply, error) {
+		c.after = append(c.after, func(written bool) { told <- fmt.Sprint("written: ", written) })
+		return answer(map[string]string{"text": strings.Repeat("x", 8<<20)}), nil // more than fits between the two
+	}})
+	url, _ := serveHTTP(t, "", func(context.Context, string) (*Server, func(string) error, error) {
+		return s, func(string) error { told <- "left"; return nil }, nil
+	})
+	c := newHTTPCaller(t, url)
+	long := c.begin(toolCall(7, "long", `{}`))
+	if _, err := io.ReadFull(long, make([]byte, len("HTTP/1.1 200"))); err != nil {
+		t.Fatal(err)
+	}
+	left := make(chan struct{})
+	go func() {
+		defer close(left)
+		if answer := c.leave(); answer != http.StatusNoContent {
+			t.Errorf("DELETE: %d", answer)
+		}
+	}()
+	for status := 0; status != http.StatusNotFound; { // so it is leaving
+		status, _, _ = post(t, url, request(9, "ping", `{}`), sessionHeader, c.session)
+	}
+	go func() { _, _ = io.Copy(io.Discard, long) }() // until it is closed
+	<-left
+	if first, second := <-told, <-told; first != "written: true" || second != "left" {
+		t.Errorf("%q, then %q", first, second)
+	}
 }
 
 // A client that was silent makes room, one that listens does not.

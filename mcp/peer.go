@@ -8,7 +8,7 @@ import (
 	mcpgoserver "github.com/mark3labs/mcp-go/server"
 )
 
-// peer is a stdio client as mcp-go sees it: what it said of itself, and what it
+// peer is a client as mcp-go sees it: what it said of itself, and what it
 // subscribed to. It is safe for concurrent use.
 type peer struct {
 	id          string
