@@ -37,6 +37,8 @@ const (
 
 	sessionHeader   = "Mcp-Session-Id"
 	lastEventHeader = "Last-Event-ID"
+	// lastEvent is the id of the event behind which nothing comes. No call's is like it.
+	lastEvent = "."
 )
 
 // Open makes the server for a client, which is named by its first message, or by
@@ -335,6 +337,11 @@ func (c *httpClient) answer(w http.ResponseWriter, r *http.Request, m message, t
 // failBroken answers a client that comes back for the answer of a call whose
 // stream broke. Most likely its server died, and the session with it.
 func failBroken(w http.ResponseWriter, r *http.Request, event string) {
+	if event == lastEvent { // the SDK does not know an error for an answer, and takes this for an end
+		w.Header().Set("Allow", "POST, DELETE")
+		refuseHTTP(w, http.StatusMethodNotAllowed, "nothing comes behind this event")
+		return
+	}
 	id, err := base64.RawURLEncoding.DecodeString(event)
 	m, bad := parse(responseLine(id, "result", json.RawMessage("{}")))
 	if err != nil || bad != nil {
@@ -343,7 +350,7 @@ func failBroken(w http.ResponseWriter, r *http.Request, event string) {
 	}
 	none := make(chan outLine)
 	close(none)
-	stream(w, r, "", none, outLine{data: errorLine(m.ID, protocolError(codeInternal,
+	stream(w, r, lastEvent, none, outLine{data: errorLine(m.ID, protocolError(codeInternal,
 		"the connection broke before the answer, as when a server dies: what was lost is in the mailbox, what still runs in ps"))})
 }
 
@@ -359,7 +366,7 @@ func (c *httpClient) await() {
 }
 
 // stream writes messages as server-sent events until there are no more, or the
-// client goes away. id, if any, is what the client may come back with.
+// client goes away. id, if any, is what the client may come back with for an answer.
 func stream(w http.ResponseWriter, r *http.Request, id string, lines <-chan outLine, first ...outLine) {
 	w.Header().Set("Content-Type", "text/event-stream")
 	w.Header().Set("Cache-Control", "no-cache")
@@ -369,6 +376,9 @@ func stream(w http.ResponseWriter, r *http.Request, id string, lines <-chan outL
 	send := func(line outLine) {
 		gone := r.Context().Err() != nil // afterwards it may go, with the message
 		if id != "" {
+			if !line.note {
+				id = lastEvent
+			}
 			_, _ = fmt.Fprintf(w, "id: %s\n", id)
 		}
 		_, _ = fmt.Fprintf(w, "event: message\ndata: %s\n\n", line.data) // flush reports the error
@@ -383,6 +393,9 @@ func stream(w http.ResponseWriter, r *http.Request, id string, lines <-chan outL
 		select {
 		case line, ok := <-lines:
 			if !ok {
+				if id != "" && id != lastEvent { // it was cancelled
+					_, _ = fmt.Fprintf(w, "id: %s\ndata: \n\n", lastEvent)
+				}
 				return
 			}
 			send(line)

@@ -386,30 +386,64 @@ func TestHTTPAnswersForADeadServer(t *testing.T) {
 		sessionHeader, newHTTPCaller(t, url).session)
 	_, event, _ := strings.Cut(answer, "id: ")
 	event, _, _ = strings.Cut(event, "\n")
-	back := func(event string) (status int, answer string) {
-		r, err := http.NewRequestWithContext(t.Context(), http.MethodGet, url, nil)
-		if err != nil {
-			t.Fatal(err)
-		}
-		r.Header.Set(sessionHeader, "of the server that died")
-		r.Header.Set(lastEventHeader, event)
-		resp, err := http.DefaultClient.Do(r)
-		if err != nil {
-			t.Fatal(err)
-		}
-		defer func() { _ = resp.Body.Close() }()
-		b, err := io.ReadAll(resp.Body)
-		if err != nil {
-			t.Fatal(err)
-		}
-		return resp.StatusCode, string(b)
-	}
-	if status, answer := back(event); status != http.StatusOK || !strings.Contains(answer, `data: {"jsonrpc":"2.0","id":"a\n","error":`) {
+	if status, answer := comeBack(t, url, event); status != http.StatusOK || !strings.Contains(answer, `data: {"jsonrpc":"2.0","id":"a\n","error":`) {
 		t.Errorf("after %q: %d %s", event, status, answer)
 	}
-	if status, answer := back("AAAA"); status != http.StatusBadRequest {
+	if status, answer := comeBack(t, url, "AAAA"); status != http.StatusBadRequest {
 		t.Errorf("after no event: %d %s", status, answer)
 	}
+}
+
+// comeBack asks for what came behind an event.
+func comeBack(t *testing.T, url, event string) (status int, answer string) {
+	t.Helper()
+	r, err := http.NewRequestWithContext(t.Context(), http.MethodGet, url, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	r.Header.Set(sessionHeader, "of the server that died")
+	r.Header.Set(lastEventHeader, event)
+	resp, err := http.DefaultClient.Do(r)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = resp.Body.Close() }()
+	b, err := io.ReadAll(resp.Body)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return resp.StatusCode, string(b)
+}
+
+// Nobody is told of a call that broke off when it did not: who comes back behind
+// the end, also that of a call that was cancelled or failed, finds no stream.
+func TestHTTPNothingBehindTheEnd(t *testing.T) {
+	url, end := serveHTTP(t, "", alone(func() *Server {
+		s := newServer(Options{})
+		s.add(&tool{name: "talk", run: func(ctx context.Context, c *call) (reply, error) {
+			c.notify("notifications/progress", map[string]int{"progress": 1})
+			<-ctx.Done()
+			return reply{}, ctx.Err()
+		}})
+		return s
+	}))
+	cancelled := newHTTPCaller(t, url)
+	talk := func(c *httpCaller) *bufio.Scanner {
+		heard := bufio.NewScanner(c.begin(toolCall(7, "talk", `{}`)))
+		until(t, heard, "notifications/progress")
+		return heard
+	}
+	stopped, failed := talk(cancelled), talk(newHTTPCaller(t, url))
+	cancelled.post(`{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":7}}`)
+	until(t, stopped, "id: "+lastEvent)
+	if status, answer := comeBack(t, url, lastEvent); status != http.StatusMethodNotAllowed {
+		t.Errorf("behind the end: %d %s", status, answer)
+	}
+	_, told := comeBack(t, url, "Nw") // 7
+	until(t, bufio.NewScanner(strings.NewReader(told)), "id: "+lastEvent)
+	go end()
+	until(t, failed, "id: "+lastEvent)
+	until(t, failed, "the server is ending")
 }
 
 // A message that does not come whole is not waited for; an answer is.
