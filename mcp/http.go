@@ -54,6 +54,7 @@ type httpServer struct {
 	mu      sync.Mutex
 	clients map[string]*httpClient
 	over    bool
+	moving  sync.WaitGroup // clients that come or leave; it grows under mu, until over and all left
 }
 
 // httpClient is a client that posts its messages, and may listen for more.
@@ -181,6 +182,10 @@ func (h *httpServer) initialize(w http.ResponseWriter, m message, text []byte) {
 
 // admit makes the connection of a client that came. It is busy.
 func (h *httpServer) admit(client string) (*httpClient, error) {
+	if !h.enter() {
+		return nil, errEnding
+	}
+	defer h.moving.Done()
 	server, leave, err := h.open(h.ctx, client)
 	if err != nil {
 		return nil, err
@@ -207,10 +212,22 @@ func (h *httpServer) admit(client string) (*httpClient, error) {
 	silent, ok := h.add(c)
 	if !ok {
 		c.leave("signalled")
-		return nil, errors.New("the server is ending")
+		return nil, errEnding
 	}
 	h.end("the client was silent", silent...)
 	return c, nil
+}
+
+var errEnding = errors.New("the server is ending")
+
+// enter begins to let a client in, unless the server ends.
+func (h *httpServer) enter() bool {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if !h.over {
+		h.moving.Add(1)
+	}
+	return !h.over
 }
 
 // add makes the client known, and says which have to make room. It is not ok
@@ -278,13 +295,15 @@ func (h *httpServer) silentSince(then time.Time) (list []*httpClient) {
 	return list
 }
 
-// close ends all clients, and lets none in any more.
+// close ends all clients, and lets none in any more. It returns when all have
+// ended, also those that were about to.
 func (h *httpServer) close(reason string) {
 	h.mu.Lock()
 	h.over = true
 	clients := slices.Collect(maps.Values(h.clients))
 	h.mu.Unlock()
 	h.end(reason, clients...)
+	h.moving.Wait()
 }
 
 // end ends the clients that did not end yet, and returns when they have.
@@ -296,7 +315,11 @@ func (h *httpServer) end(reason string, clients ...*httpClient) {
 	for _, c := range clients {
 		if h.clients[c.id] != nil {
 			delete(h.clients, c.id)
-			left.Go(func() { c.leave(reason) })
+			h.moving.Add(1)
+			left.Go(func() {
+				defer h.moving.Done()
+				c.leave(reason)
+			})
 		}
 	}
 }

@@ -10,6 +10,7 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/yieldlog/yieldlog/producers"
@@ -512,6 +513,42 @@ func TestHTTPAnswersBeforeTheEnd(t *testing.T) {
 	if first, second := <-told, <-told; first != "written: true" || second != "left" {
 		t.Errorf("%q, then %q", first, second)
 	}
+}
+
+// The server's end waits for clients that come or leave.
+func TestHTTPEndWaits(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		come, leave := make(chan struct{}), make(chan struct{})
+		h := &httpServer{ctx: t.Context(), clients: map[string]*httpClient{}, open: func(_ context.Context, client string) (*Server, func(string) error, error) {
+			if client == "late" {
+				<-come
+			}
+			return newServer(Options{}), func(string) error { <-leave; return nil }, nil
+		}}
+		c, err := h.admit("t")
+		if err != nil {
+			t.Fatal(err)
+		}
+		closed := make(chan struct{})
+		go h.end("the client left", c)
+		go func() {
+			if _, err := h.admit("late"); err == nil {
+				t.Error("a client was let in")
+			}
+		}()
+		synctest.Wait()
+		go func() { h.close("signalled"); close(closed) }()
+		for _, gate := range []chan struct{}{come, leave} {
+			synctest.Wait()
+			select {
+			case <-closed:
+				t.Fatal("the server did not wait")
+			default:
+				close(gate)
+			}
+		}
+		<-closed
+	})
 }
 
 // A client that was silent makes room, one that listens does not.
