@@ -23,9 +23,14 @@ const (
 	laneHeldMost = 30 * time.Second
 )
 
-// openMost bounds the wait for a session's first append: the ledger may be without
-// a host for good.
-const openMost = 30 * time.Second
+const (
+	// openMost bounds the wait for a session's first append: the ledger may be without
+	// a host for good.
+	openMost = 30 * time.Second
+	// openGrace is how much of that is left once nobody wants the session any more:
+	// an append that is given up may have happened, and its session is lost then.
+	openGrace = 500 * time.Millisecond
+)
 
 // Session owns executions and is their only writer. It is safe for concurrent use.
 type Session struct {
@@ -73,8 +78,9 @@ func OpenSession(ctx context.Context, l *ledger.Ledger, cfg Config, opened event
 	s.claim = claim
 	// From here on a failure leaves the claim as it is: by it the next opener
 	// finds a session that was perhaps opened, and declares it lost.
-	wait, done := context.WithTimeout(ctx, openMost)
+	wait, done := context.WithTimeout(context.WithoutCancel(ctx), openMost)
 	defer done()
+	defer context.AfterFunc(ctx, func() { time.AfterFunc(openGrace, done) })()
 	if _, err := l.Append(wait, s.event("", s.id, opened)); err != nil {
 		return nil, fmt.Errorf("opening session %s: %w", s.id, cmp.Or(l.Writable(), err))
 	}

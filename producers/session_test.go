@@ -332,3 +332,35 @@ func TestNothingFollowsTheEndOfASession(t *testing.T) {
 		t.Errorf("the last event is %s", last.Kind())
 	}
 }
+
+// An opening that is given up leaves no session behind that nobody ends.
+func TestOpeningIsGivenUp(t *testing.T) {
+	b := newBench(t)
+	open := map[string]bool{}
+	for i := range 200 {
+		ctx, cancel := context.WithCancel(t.Context())
+		time.AfterFunc(time.Duration(i)*20*time.Microsecond, cancel)
+		s, err := OpenSession(ctx, b.ledger, DefaultConfig(), events.Opened{Program: "test"})
+		cancel()
+		if err == nil {
+			err = s.Close(t.Context(), "nobody wants it")
+		} else if errors.Is(err, context.Canceled) {
+			err = nil
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	for _, e := range lifecycle(t, b.ledger, events.Filter{Class: events.ClassSession}) {
+		switch e.Body.(type) {
+		case events.Opened:
+			open[e.Session] = true
+		case events.Closed:
+			delete(open, e.Session)
+		}
+	}
+	delete(open, b.id)
+	if len(open) > 0 {
+		t.Errorf("%d sessions are open", len(open))
+	}
+}
