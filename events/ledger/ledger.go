@@ -11,6 +11,8 @@ import (
 	"sync/atomic"
 	"time"
 
+	"golang.org/x/sync/semaphore"
+
 	"github.com/yieldlog/yieldlog/events"
 )
 
@@ -68,7 +70,8 @@ type Ledger struct {
 	atRest    atomic.Pointer[rest]
 	waking    sync.Mutex
 	lifecycle *outbox
-	encoders  chan struct{} // a place for each chunk that is being compressed
+	encoders  *semaphore.Weighted // the places of chunks that are being compressed
+	called    atomic.Int64        // when the newest lifecycle event came, in nanoseconds since 1970
 	encoding  sync.WaitGroup
 	output    *outbox
 	chain     chain
@@ -90,7 +93,7 @@ type Ledger struct {
 // process that does. For reading alone, and if nobody hosts, it does neither
 // before it has to. The error says what to do when the ledger cannot be opened.
 func Open(ctx context.Context, o Options) (*Ledger, error) {
-	l := &Ledger{opts: o.withDefaults(), encoders: make(chan struct{}, maxEncoders), taps: map[int]func(events.Event){}}
+	l := &Ledger{opts: o.withDefaults(), encoders: semaphore.NewWeighted(maxEncoders), taps: map[int]func(events.Event){}}
 	l.run, l.stop = context.WithCancel(context.WithoutCancel(ctx))
 	if err := l.open(ctx); err != nil {
 		l.stop()
