@@ -139,10 +139,9 @@ func (c *conn) begin(ctx context.Context, m message, text []byte, out *outbox) (
 			done(written)
 			cancel()
 		}
-		switch wanted := c.unregister(id, call); {
-		case wanted && response.data != nil:
+		if c.unregister(id, call) && response.data != nil {
 			out.putLine(response)
-		default:
+		} else {
 			response.finish(false)
 		}
 	}

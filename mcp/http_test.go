@@ -174,6 +174,12 @@ func post(t *testing.T, url, body string, headers ...string) (status int, answer
 		}
 		r.Header.Set(headers[i], headers[i+1])
 	}
+	return exchange(t, r)
+}
+
+// exchange sends a request and reads all of the response.
+func exchange(t *testing.T, r *http.Request) (status int, answer, session string) {
+	t.Helper()
 	resp, err := http.DefaultClient.Do(r)
 	if err != nil {
 		t.Fatal(err)
@@ -404,16 +410,8 @@ func comeBack(t *testing.T, url, event string) (status int, answer string) {
 	}
 	r.Header.Set(sessionHeader, "of the server that died")
 	r.Header.Set(lastEventHeader, event)
-	resp, err := http.DefaultClient.Do(r)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer func() { _ = resp.Body.Close() }()
-	b, err := io.ReadAll(resp.Body)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return resp.StatusCode, string(b)
+	status, answer, _ = exchange(t, r)
+	return status, answer
 }
 
 // Nobody is told of a call that broke off when it did not: who comes back behind
