@@ -381,15 +381,15 @@ func TestReadersShareTheLockAndHostsDoNot(t *testing.T) {
 	}
 }
 
-// TestReadingWaitsForAHostToDie locks the ledger as a host does that was killed:
-// its port takes connections for a while, and nobody greets.
-func TestReadingWaitsForAHostToDie(t *testing.T) {
-	d := filled(t)
+// silentHost locks the ledger as a host does that answers nobody: its port takes
+// connections, as long as there is room for them.
+func silentHost(t *testing.T, d stateDir) (net.Listener, *hostLock) {
+	t.Helper()
 	port, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer port.Close()
+	t.Cleanup(func() { _ = port.Close() })
 	lock, err := d.lockHost(true)
 	if err != nil {
 		t.Fatal(err)
@@ -397,6 +397,14 @@ func TestReadingWaitsForAHostToDie(t *testing.T) {
 	if err := writeJSON(d.endpoint(), endpoint{Version: 1, Port: port.Addr().(*net.TCPAddr).Port}, false); err != nil {
 		t.Fatal(err)
 	}
+	return port, lock
+}
+
+// TestReadingWaitsForAHostToDie locks the ledger as a host does that was killed:
+// its port takes connections for a while, and nobody greets.
+func TestReadingWaitsForAHostToDie(t *testing.T) {
+	d := filled(t)
+	port, lock := silentHost(t, d)
 	if !d.hostDies() {
 		t.Error("it greets")
 	}
@@ -431,15 +439,7 @@ func TestReadingWaitsForAHostToDie(t *testing.T) {
 // answers nobody, as a stopped process does. Its last write may be there in part.
 func TestReadingBesideAHostThatHangs(t *testing.T) {
 	d := filled(t)
-	port, err := net.Listen("tcp", "127.0.0.1:0") // nobody accepts
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer port.Close()
-	lock, err := d.lockHost(true)
-	if err != nil {
-		t.Fatal(err)
-	}
+	_, lock := silentHost(t, d)
 	defer lock.Close()
 	paths, err := blocks(d.stream(lifecycleStream))
 	if err != nil {
@@ -450,8 +450,7 @@ func TestReadingBesideAHostThatHangs(t *testing.T) {
 		t.Fatal(err)
 	}
 	_, err = newest.Write(make([]byte, 777))
-	if err := errors.Join(err, newest.Close(), os.WriteFile(d.running(), nil, 0o600),
-		writeJSON(d.endpoint(), endpoint{Version: 1, Port: port.Addr().(*net.TCPAddr).Port}, false)); err != nil {
+	if err := errors.Join(err, newest.Close(), os.WriteFile(d.running(), nil, 0o600)); err != nil {
 		t.Fatal(err)
 	}
 	l, err := Open(t.Context(), Options{Dir: string(d), ReadOnly: true})
