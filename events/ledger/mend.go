@@ -130,7 +130,10 @@ func (h *host) hasMended() (has bool) {
 // dropMended removes the indexes that a server wrote of streams with mended blocks.
 func (h *host) dropMended() {
 	h.mended.Range(func(stream, _ any) bool {
-		_ = os.Remove(indexFile(h.dir.stream(stream.(string)))) // without one it is made anew
+		err := os.Remove(indexFile(h.dir.stream(stream.(string)))) // without one it is made anew
+		if err != nil && !errors.Is(err, fs.ErrNotExist) {
+			h.o.Logger.Warn("removing the index of a stream with a mended block", "error", err)
+		}
 		return true
 	})
 	h.mended.Clear()
