@@ -52,7 +52,7 @@ func parseMessage(line []byte) (message, *rpcError) {
 		case errors.As(err, &wrongType) && line[0] == '[':
 			return m, protocolError(codeInvalidRequest, "batches are not part of this protocol: send one request a line")
 		case errors.As(err, &wrongType):
-			return m, protocolError(codeInvalidRequest, "not a JSON-RPC message: %v", err)
+			return m, protocolError(codeInvalidRequest, "not a JSON-RPC message: %s", misplaced(wrongType))
 		}
 		return m, protocolError(codeParse, "the line is not JSON: %v", err)
 	}
@@ -67,6 +67,14 @@ func parseMessage(line []byte) (message, *rpcError) {
 		return m, protocolError(codeInvalidRequest, `a request needs a "method"`)
 	}
 	return m, nil
+}
+
+// misplaced says what stands in place of what.
+func misplaced(err *json.UnmarshalTypeError) string {
+	if err.Field == "" {
+		return fmt.Sprintf("a line must be an object, not a %s", err.Value)
+	}
+	return fmt.Sprintf("%q must be a string, not a %s", err.Field, err.Value)
 }
 
 func validID(id json.RawMessage) bool {

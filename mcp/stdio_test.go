@@ -216,6 +216,8 @@ func TestBadLinesAreAnsweredAndDoNotKill(t *testing.T) {
 		id := stdcmp.Or(string(r.ID), "null")
 		if r.Error == nil || r.Error.Code != bad.code || id != bad.id {
 			t.Errorf("%q: id %s, error %+v", bad.line, r.ID, r.Error)
+		} else if strings.Contains(r.Error.Message, "Go ") {
+			t.Errorf("%q: %s: that tells who wrote the server", bad.line, r.Error.Message)
 		}
 	}
 	c.send("", "  ", request(99, "ping", `{}`))
