@@ -39,6 +39,6 @@ func (s *Session) refusedFact(r Request, no *refusal) events.Refused {
 	for _, text := range []*string{&asked.Name, &asked.Cwd, &asked.Shell, &asked.Trace} {
 		*text = excerpt(*text, refusedText)
 	}
-	asked.SideEffects, asked.Env = excerpts(asked.SideEffects), excerpts(asked.Env)
+	asked.SideEffects, asked.Env = excerpts(each(asked.SideEffects, s.hide(r))), excerpts(asked.Env)
 	return events.Refused{Reason: no.Reason, Message: no.Message, Request: &asked}
 }

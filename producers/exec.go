@@ -26,7 +26,7 @@ const (
 // delay is over (the command then runs on), or when it was refused. A ctx that
 // ends before that ends the command, and is the error; after that it has no effect.
 func (s *Session) Exec(ctx context.Context, r Request) (Result, error) {
-	r.Owner = ownerOf(r.Owner)
+	r.Owner, r.SideEffects = ownerOf(r.Owner), distinct(r.SideEffects)
 	yield, timeout := s.cfg.delays(r)
 	r.Yield, r.Timeout = yield, timeout
 	e, no, err := s.request(ctx, r)
@@ -189,10 +189,19 @@ func (s *Session) requested(r Request) events.Requested {
 	}
 	return events.Requested{
 		Command: hide(r.Command), Name: hide(r.Name), Cwd: hide(r.Cwd), Shell: hide(r.Shell),
-		SideEffects: r.SideEffects, Env: names(r.Env), StdinBytes: len(r.Stdin),
+		SideEffects: r.SideEffects, Env: each(names(r.Env), hide), StdinBytes: len(r.Stdin),
 		YieldMS: r.Yield.Milliseconds(), TimeoutMS: r.Timeout.Milliseconds(), OutputLimit: s.cfg.OutputLimit,
 		TTY: r.TTY, Monitor: r.Monitor, Client: client, Trace: hide(r.Trace),
 	}
+}
+
+// each is what becomes of each of the texts.
+func each(texts []string, f func(string) string) []string {
+	done := make([]string, len(texts))
+	for i, t := range texts {
+		done[i] = f(t)
+	}
+	return done
 }
 
 // hide replaces the secrets that the request's command is not to show.

@@ -87,12 +87,13 @@ func (c *Config) checkSideEffects(declared []string) *refusal {
 	if len(declared) == 0 {
 		return refuse(reason, "side_effects must name at least one category; [\"NONE\"] says that there are none")
 	}
+	reads := onlyReads(declared)
 	var blocked []string
 	for _, e := range declared {
 		switch {
 		case !slices.Contains(SideEffects, e):
 			return refuse(reason, "%q is not a side-effect category; the categories are %s", e, strings.Join(SideEffects, ", "))
-		case e == sideEffectNone && !onlyReads(declared):
+		case e == sideEffectNone && !reads:
 			return refuse(reason, "NONE cannot be combined with other side effects")
 		case slices.Contains(c.Blocked, e) && !slices.Contains(blocked, e):
 			blocked = append(blocked, e)
@@ -112,6 +113,9 @@ func (c *Config) checkSideEffects(declared []string) *refusal {
 	}
 	return &refusal{Reason: reason, Message: b.String()}
 }
+
+// maxPath is the most bytes that Linux takes as a path.
+const maxPath = 4<<10 - 1
 
 // maxArgument is the most bytes that Linux takes as one argument or one
 // variable of a new process.
@@ -169,6 +173,9 @@ func (c *Config) workdir(r Request) (string, *refusal) {
 		dir = r.Cwd
 	} else if r.Cwd != "" {
 		dir += string(filepath.Separator) + r.Cwd
+	}
+	if len(dir) > maxPath { // to follow the links of one that is far too long takes minutes
+		return "", refuse("cwd", "the working directory is too long: %d bytes, and the system takes at most %d", len(dir), maxPath)
 	}
 	real, err := filepath.Clean(dir), error(nil)
 	// A .. behind a link leads out of what it points to: links come first.

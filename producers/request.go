@@ -58,6 +58,19 @@ func (r Request) reads() bool {
 	return len(r.SideEffects) > 0 && onlyReads(r.SideEffects)
 }
 
+// distinct is the list with each text once, in its first place.
+func distinct(list []string) []string {
+	seen := make(map[string]bool, len(SideEffects))
+	var once []string
+	for _, e := range list {
+		if !seen[e] {
+			seen[e] = true
+			once = append(once, e)
+		}
+	}
+	return once
+}
+
 // onlyReads reports whether nothing but NONE is declared.
 func onlyReads(declared []string) bool {
 	return !slices.ContainsFunc(declared, func(e string) bool { return e != sideEffectNone })
