@@ -135,7 +135,8 @@ func (e *execution) start() bool {
 		e.mu.Lock()
 		e.refused = refuse("spawn", "cannot start the command: %v", err)
 		if errors.Is(err, syscall.E2BIG) {
-			e.refused = refuse("spawn", "cannot start the command: its text (%d bytes; the system takes 131072) or its environment is too long: put it into a file", len(e.request.Command))
+			e.refused = refuse("spawn", "cannot start the command: its text (%d bytes) and its environment together are more than the system takes. "+
+				"Set fewer or shorter variables, or put the data into a file", len(e.request.Command))
 		}
 		e.mu.Unlock()
 		return false

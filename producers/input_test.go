@@ -6,6 +6,7 @@ import (
 	"errors"
 	"strings"
 	"testing"
+	"time"
 )
 
 func TestInputIsDeliveredInOrder(t *testing.T) {
@@ -67,5 +68,23 @@ func TestInputBehindTheBoundCanEnd(t *testing.T) {
 	}
 	if err := b.Write("", id, Input{Close: true}); err != nil {
 		t.Errorf("the end: %v", err)
+	}
+}
+
+// What is wrong with input is told in words of the caller's.
+func TestInputThatCannotArriveSaysWhy(t *testing.T) {
+	b := newBench(t)
+	id := b.background("exec <&-; echo closed; exec sleep 600")
+	b.prints(id, "closed")
+	var err error
+	for end := time.Now().Add(patience); err == nil && time.Now().Before(end); {
+		err = b.Write("", id, Input{Data: []byte("x")})
+	}
+	if err == nil || err.Error() != "standard input is not writable: the command has closed it" {
+		t.Errorf("%v", err)
+	}
+	id = b.background("exec sleep 600", func(r *Request) { r.Stdin = strings.Repeat("z", stdinMost) })
+	if err = b.Write("", id, Input{Data: make([]byte, 1<<20)}); err == nil || !strings.HasSuffix(err.Error(), "at most 8388608 wait: write on once it has read") {
+		t.Errorf("%v", err)
 	}
 }

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"os"
 	"sync"
+	"syscall"
 
 	"github.com/yieldlog/yieldlog/events"
 )
@@ -68,7 +69,7 @@ func (s *stdin) put(in Input) error {
 	case s.closing:
 		return fmt.Errorf("%w: it is closed", ErrInput)
 	case s.queued > 0 && len(in.Data) > 0 && s.queued+len(in.Data) > stdinMost:
-		return fmt.Errorf("%w: the command has left %d bytes unread", ErrInput, s.queued)
+		return fmt.Errorf("%w: the command has left %d bytes unread, and at most %d wait: write on once it has read", ErrInput, s.queued, stdinMost)
 	}
 	if in.Resize != nil {
 		if err := s.resize(*in.Resize); err != nil {
@@ -138,6 +139,9 @@ func (s *stdin) wrote(n int, err error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.queued -= n
+	if errors.Is(err, syscall.EPIPE) {
+		err = errors.New("the command has closed it")
+	}
 	if err != nil {
 		s.broken = err
 	}
