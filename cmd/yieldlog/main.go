@@ -21,7 +21,7 @@ import (
 )
 
 func main() {
-	tuneCollector()
+	tuneRuntime()
 	os.Exit(run(os.Args[1:], os.Stdin, os.Stdout, os.Stderr))
 }
 
