@@ -62,11 +62,9 @@ func (s *Session) request(ctx context.Context, r Request) (*execution, *refusal,
 		ticket.leave()
 		return nil, nil, err
 	}
-	e, no := s.judge(ctx, r, place.before)
+	e, no := s.judge(ctx, r, ticket, place.before)
 	if no != nil {
 		ticket.leave()
-	} else {
-		e.ticket = ticket
 	}
 	if !s.settleIn(place, e) {
 		return nil, no, nil
@@ -143,7 +141,7 @@ func (s *Session) forestall(owner string, o stopOrder) {
 }
 
 // judge applies policy and appends requested: nothing starts that is not on record.
-func (s *Session) judge(ctx context.Context, r Request, running int) (*execution, *refusal) {
+func (s *Session) judge(ctx context.Context, r Request, t *ticket, running int) (*execution, *refusal) {
 	dir, no := s.cfg.check(r, running)
 	if no != nil {
 		return nil, no
@@ -152,11 +150,12 @@ func (s *Session) judge(ctx context.Context, r Request, running int) (*execution
 		return nil, &refusal{Reason: "ledger", Message: err.Error()}
 	}
 	r.Cwd = dir
-	e := newExecution(s, r)
+	e := newExecution(s, r, t)
 	wait, done := context.WithTimeout(ctx, recordMost)
 	defer done()
-	ev, err := s.ledger.Append(wait, s.event(e.owner, e.id, s.requested(r)))
+	ev, err := s.ledger.AppendBeside(wait, e.event(s.requested(r)), e.prepareNext)
 	if err != nil {
+		e.stage.drop()
 		return nil, s.unrecorded(ctx, e, r, err)
 	}
 	e.reached(ev.Seq)

@@ -439,12 +439,12 @@ func TestM124_AnOwnerThatEndedStartsNothing(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		e, no := b.judge(t.Context(), r, place.before)
+		ticket := b.lanes.draw()
+		ticket.decide(true)
+		e, no := b.judge(t.Context(), r, ticket, place.before)
 		if no != nil {
 			t.Fatal(no)
 		}
-		e.ticket = b.lanes.draw()
-		e.ticket.decide(true)
 		return func() *execution {
 			b.settleIn(place, e)
 			e.launch(r, place.ended)

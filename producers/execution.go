@@ -3,7 +3,9 @@ package producers
 import (
 	"context"
 	"errors"
+	"runtime"
 	"sync"
+	"sync/atomic"
 	"syscall"
 	"time"
 
@@ -30,7 +32,9 @@ type execution struct {
 	// done is closed when the execution is over and the ledger says so.
 	done   chan struct{}
 	ticket *ticket
-	out    *outlet
+	// stage is what was made ready while requested was appended, or nil.
+	stage *stage
+	out   *outlet
 	// monitor delivers the lines, if it is one, and last hands it the record of
 	// the end, or nil.
 	monitor *monitor
@@ -60,9 +64,9 @@ type execution struct {
 	err      error // why the settlement is not in the ledger
 }
 
-func newExecution(s *Session, r Request) *execution {
+func newExecution(s *Session, r Request, t *ticket) *execution {
 	e := &execution{
-		session: s, id: events.NewID(), owner: r.Owner, request: r,
+		session: s, id: events.NewID(), owner: r.Owner, request: r, ticket: t,
 		in:     newStdin(r.TTY != nil, Input{Data: []byte(r.Stdin), Close: r.CloseStdin}),
 		placed: make(chan struct{}), spawned: make(chan struct{}), done: make(chan struct{}),
 	}
@@ -124,13 +128,39 @@ func (e *execution) lineUp() {
 // leaveLane lets the next one in. It may be called more than once.
 func (e *execution) leaveLane() { e.ticket.leave() }
 
+// prepare makes ready what the shell needs.
+func (e *execution) prepare() (err error) {
+	s := e.session
+	e.stage, err = prepare(launch{
+		argv: s.cfg.ShellCommand(e.request.Command), dir: e.request.Cwd, token: e.id,
+		env: s.env.of(e.id, e.request.Cwd, e.request.Env), tty: e.request.TTY,
+	})
+	return err
+}
+
+// prepareNext prepares it if it is its turn now: who waits for that holds no
+// pipes. An error is found again at the start.
+func (e *execution) prepareNext() {
+	if e.session.cfg.NoLanes || e.ticket.admitted() {
+		_ = e.prepare()
+	}
+}
+
+// fork starts the shell.
+func (e *execution) fork() (*process, error) {
+	if e.stage == nil {
+		if err := e.prepare(); err != nil {
+			return nil, err
+		}
+	}
+	s := e.stage
+	e.stage = nil
+	return s.start()
+}
+
 // start forks the shell and records it. It reports false when that failed.
 func (e *execution) start() bool {
-	cfg := &e.session.cfg
-	p, err := startProcess(launch{
-		argv: cfg.ShellCommand(e.request.Command), dir: e.request.Cwd, token: e.id,
-		env: e.session.env.of(e.id, e.request.Cwd, e.request.Env), tty: e.request.TTY,
-	})
+	p, err := e.fork()
 	if err != nil {
 		e.mu.Lock()
 		e.refused = refuse("spawn", "cannot start the command: %v", err)
@@ -162,20 +192,7 @@ func (e *execution) start() bool {
 
 // supervise runs the shell to its end and its output to the end of file.
 func (e *execution) supervise() {
-	secrets := e.session.env.secrets(e.request.Env)
-	var pumps sync.WaitGroup
-	for _, s := range e.proc.streams {
-		pump := newPump(e.out, s, secrets)
-		pumps.Add(1)
-		go func() {
-			pump.run()
-			pumps.Done() // an answer waits for it
-			_ = s.file.Close()
-		}()
-	}
-	ended := make(chan struct{})
-	go func() { pumps.Wait(); close(ended) }()
-
+	ended := e.pump()
 	if t := e.request.Timeout; t > 0 {
 		e.after(t, func() { e.end(stopOrder{cause: events.TermTimedOut, signal: syscall.SIGTERM, force: stopGrace}) })
 	}
@@ -185,6 +202,7 @@ func (e *execution) supervise() {
 	}
 
 	e.proc.await()
+	runtime.Gosched() // the pumps were woken beside us, and are at the end of their pipes
 	e.exited()
 	go e.in.close() // an answer need not wait for that
 	left := e.drain(ended)
@@ -192,6 +210,25 @@ func (e *execution) supervise() {
 	e.mu.Lock()
 	e.left = left
 	e.mu.Unlock()
+}
+
+// pump moves the output into the ledger. ended is closed at the end of all of it.
+func (e *execution) pump() (ended chan struct{}) {
+	ended = make(chan struct{})
+	secrets := e.session.env.secrets(e.request.Env)
+	var running atomic.Int64
+	running.Store(int64(len(e.proc.streams)))
+	for _, s := range e.proc.streams {
+		pump := newPump(e.out, s, secrets)
+		go func() {
+			pump.run()
+			if running.Add(-1) == 0 {
+				close(ended) // an answer waits for it
+			}
+			_ = s.file.Close()
+		}()
+	}
+	return ended
 }
 
 // watchStall ends the command when its output could not be recorded for so long.

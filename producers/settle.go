@@ -168,6 +168,7 @@ func (e *execution) settle() {
 	p, no := e.proc, e.refused
 	e.mu.Unlock()
 	e.facts.Wait()
+	e.stage.drop() // it was ended before its shell started
 	e.out.flush()
 
 	var end events.Body

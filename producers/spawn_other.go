@@ -29,11 +29,20 @@ func (kinsman) signal(syscall.Signal) {}
 // native is what this system needs to know of a process.
 type native struct{ handle *os.Process }
 
-// startProcess starts the program with three pipes.
-func startProcess(l launch) (*process, error) {
+// A stage is a launch: nothing is made ready for it here.
+type stage struct{ launch }
+
+func prepare(l launch) (*stage, error) {
 	if l.tty != nil {
 		return nil, errors.New("terminals are not supported on this system")
 	}
+	return &stage{l}, nil
+}
+
+func (*stage) drop() {}
+
+// start starts the program with three pipes.
+func (l *stage) start() (*process, error) {
 	p := &process{token: l.token, signaled: map[kinsman]bool{}}
 	in, stdin, err1 := os.Pipe()
 	outR, outW, err2 := os.Pipe()

@@ -23,9 +23,17 @@ type native struct {
 	pipe string      // what /proc calls standard input, if that is a pipe
 }
 
-// startProcess starts the program in a session, and so a process group, of its
-// own. The caller must await and release it, and close its files.
-func startProcess(l launch) (*process, error) {
+// A stage is a launch with all that can be had ready before it.
+type stage struct {
+	launch
+	program string
+	process *process
+	theirs  []*os.File // its ends of the pipes
+	attr    *syscall.SysProcAttr
+}
+
+// prepare makes the stage. The caller must start or drop it.
+func prepare(l launch) (*stage, error) {
 	defaultSignals()
 	program, err := exec.LookPath(l.argv[0])
 	if err != nil {
@@ -35,27 +43,41 @@ func startProcess(l launch) (*process, error) {
 	if l.tty != nil {
 		plumb = terminal(*l.tty)
 	}
-	p := &process{token: l.token, signaled: map[kinsman]bool{}}
-	theirs, attr, err := plumb(p)
-	defer closeAll(theirs)
-	if err != nil {
-		p.attach()
-		closeAll(p.files())
+	s := &stage{launch: l, program: program, process: &process{token: l.token, signaled: map[kinsman]bool{}}}
+	if s.theirs, s.attr, err = plumb(s.process); err != nil {
+		s.drop()
 		return nil, err
 	}
-	fds := make([]uintptr, len(theirs))
-	for i, f := range theirs {
+	return s, nil
+}
+
+// drop gives up what was prepared, if anything was.
+func (s *stage) drop() {
+	if s == nil {
+		return
+	}
+	closeAll(s.theirs)
+	s.process.attach()
+	closeAll(s.process.files())
+}
+
+// start starts the program in a session, and so a process group, of its own. The
+// caller must await and release it, and close its files.
+func (s *stage) start() (*process, error) {
+	fds := make([]uintptr, len(s.theirs))
+	for i, f := range s.theirs {
 		fds[i] = f.Fd() // which makes it blocking, as programs expect
 	}
-	err = family.start(p, func() (int, error) {
-		return syscall.ForkExec(program, l.argv, &syscall.ProcAttr{Dir: l.dir, Env: l.env, Files: fds, Sys: attr})
+	err := family.start(s.process, func() (int, error) {
+		return syscall.ForkExec(s.program, s.argv, &syscall.ProcAttr{Dir: s.dir, Env: s.env, Files: fds, Sys: s.attr})
 	})
-	p.attach() // while the shell starts
 	if err != nil {
-		closeAll(p.files())
-		return nil, fmt.Errorf("starting %s in %s: %w", program, l.dir, err)
+		s.drop()
+		return nil, fmt.Errorf("starting %s in %s: %w", s.program, s.dir, err)
 	}
-	return p, nil
+	s.process.attach() // while the shell starts
+	closeAll(s.theirs)
+	return s.process, nil
 }
 
 // pipes connects the process by three pipes, and returns its ends.

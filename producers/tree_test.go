@@ -198,6 +198,54 @@ func TestNothingIsLeftBehind(t *testing.T) {
 	}
 }
 
+// Pipes are laid before the request is on record, but not for who waits for its
+// turn, and they are gone with what never starts.
+func TestWhatDoesNotRunHoldsNoPipes(t *testing.T) {
+	b := newBench(t)
+	b.lanes.held = time.Hour
+	writer := request("true")
+	writer.SideEffects = []string{"MODIFIES_WORKSPACE_FILES"}
+	b.run(writer)
+	first := b.lanes.draw() // nobody overtakes it
+	before := descriptors(t)
+	writer.Yield = 0
+	var waiting []string
+	for range 10 {
+		res, err := b.Exec(t.Context(), writer)
+		if err != nil || res.Outcome != Queued {
+			t.Fatalf("%+v, %v", res, err)
+		}
+		waiting = append(waiting, res.Execution)
+	}
+	if queued := descriptors(t); queued > before+5 {
+		t.Errorf("%d descriptors grew to %d while commands queued", before, queued)
+	}
+	first.leave()
+	for _, id := range waiting {
+		b.ended(id)
+	}
+	for range 10 {
+		place, err := b.reserve(events.RootOwner)
+		if err != nil {
+			t.Fatal(err)
+		}
+		next := b.lanes.draw()
+		next.decide(true)
+		e, no := b.judge(t.Context(), request("true"), next, place.before)
+		if no != nil {
+			t.Fatal(no)
+		}
+		if !b.settleIn(place, e) {
+			t.Fatal("it has no place")
+		}
+		e.launch(request("true"), &stopOrder{cause: events.TermOwnerStopped})
+		<-e.done
+	}
+	if after := descriptors(t); after > before+5 {
+		t.Errorf("%d descriptors grew to %d after commands that never started", before, after)
+	}
+}
+
 func descriptors(t *testing.T) int {
 	t.Helper()
 	fds, err := os.ReadDir("/proc/self/fd")

@@ -7,6 +7,7 @@ import (
 	"io/fs"
 	"log/slog"
 	"os"
+	"runtime"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -196,6 +197,12 @@ func closePatience(stalled, now time.Time) time.Duration {
 // unique kind and its subject is taken. When ctx ends first the event may still
 // be appended.
 func (l *Ledger) Append(ctx context.Context, e events.Event) (events.Event, error) {
+	return l.AppendBeside(ctx, e, func() {})
+}
+
+// AppendBeside is [Ledger.Append], and runs beside once while the event is on its
+// way, if it is.
+func (l *Ledger) AppendBeside(ctx context.Context, e events.Event, beside func()) (events.Event, error) {
 	type result struct {
 		e   events.Event
 		err error
@@ -204,6 +211,8 @@ func (l *Ledger) Append(ctx context.Context, e events.Event) (events.Event, erro
 	if err := l.Post(ctx, e, func(e events.Event, err error) { c <- result{e, err} }); err != nil {
 		return e, err
 	}
+	runtime.Gosched() // to who sends it
+	beside()
 	select {
 	case r := <-c:
 		return r.e, r.err
