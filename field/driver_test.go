@@ -227,9 +227,9 @@ func (s *server) wantSoon(r answer, most time.Duration) {
 
 // A process is one of the operating system.
 type process struct {
-	pid, parent int
-	zombie      bool
-	args        string
+	pid, parent     int
+	zombie, stopped bool
+	args            string
 }
 
 // processList is the processes of this machine.
@@ -247,7 +247,7 @@ func processList(t *testing.T) []process {
 		}
 		pid, _ := strconv.Atoi(f[0])
 		parent, _ := strconv.Atoi(f[1])
-		list = append(list, process{pid, parent, strings.HasPrefix(f[2], "Z"), strings.Join(f[3:], " ")})
+		list = append(list, process{pid, parent, strings.HasPrefix(f[2], "Z"), strings.HasPrefix(f[2], "T"), strings.Join(f[3:], " ")})
 	}
 	return list
 }

@@ -14,6 +14,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"syscall"
 	"testing"
@@ -103,7 +104,7 @@ func TestDurability(t *testing.T) {
 				}})
 				s.eventually("it runs", func() bool { return len(s.ps(false)) == 1 })
 				id := s.ps(false)[0].ProcessID
-				s.must(host.Signal(syscall.SIGSTOP))
+				s.stall(host)
 				s.must(os.WriteFile(filepath.Join(s.tmp, "go"), nil, 0o600))
 				select {
 				case raw := <-answered:
@@ -131,7 +132,7 @@ func TestDurability(t *testing.T) {
 		s.start()
 		job := s.unique(100)
 		id := s.background("sleep " + job).ProcessID
-		s.must(host.Signal(syscall.SIGSTOP))
+		s.stall(host)
 		if list := s.call("ps", args{}); !strings.Contains(list.text, id) {
 			t.Errorf("ps: %s", list.text)
 		}
@@ -275,6 +276,16 @@ func (s *server) host() *os.Process {
 		return err == nil && strings.Contains(string(endpoint), fmt.Sprintf(`"pid": %d`, cmd.Process.Pid))
 	})
 	return cmd.Process
+}
+
+// stall stops the process, and returns once it is: on a busy machine its threads
+// go on for a while after the signal.
+func (s *server) stall(p *os.Process) {
+	s.t.Helper()
+	s.must(p.Signal(syscall.SIGSTOP))
+	s.eventually("it is stopped", func() bool {
+		return slices.ContainsFunc(processList(s.t), func(o process) bool { return o.pid == p.Pid && o.stopped })
+	})
 }
 
 // publish puts a message into the ledger as any NATS client could that has the
