@@ -152,7 +152,7 @@ func TestDurability(t *testing.T) {
 		// Lines that do not compress to nothing.
 		r := s.exec("od -An -v -tx1 /dev/urandom")
 		s.want(r, "failed")
-		if r.Termination != "output-limit" {
+		if r.Termination != "output-limit" || !strings.Contains(r.text, "it wrote more than 20000000 bytes") {
 			t.Errorf("%s", r.text)
 		}
 		if e := s.settlement(r.ProcessID); e.Body.Termination != "output-limit" {

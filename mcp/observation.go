@@ -195,9 +195,22 @@ func (o *observation) facts(p projections.Process, now time.Time) {
 	if e.Signal != "" {
 		o.Signal = &e.Signal
 	}
-	if by := e.Termination; o.Message == "" && (by == events.TermExited || by == events.TermSignal) {
-		o.Message = outlived(p.Requested.Command, e.Descendants)
+	if o.Message == "" {
+		o.Message = afterword(p)
 	}
+}
+
+// afterword says what the words for an end leave open.
+func afterword(p projections.Process) string {
+	switch p.Settled.Termination {
+	case events.TermExited, events.TermSignal:
+		return outlived(p.Requested.Command, p.Settled.Descendants)
+	case events.TermOutputLimit:
+		return fmt.Sprintf("The command was ended because it wrote more than %d bytes. Let it write to a file, or filter what it writes.", p.Requested.OutputLimit)
+	case events.TermStalled:
+		return "The command was ended because its output could not be recorded."
+	}
+	return ""
 }
 
 // outlived says what became of processes that a shell left behind when it ended
