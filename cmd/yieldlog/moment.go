@@ -19,7 +19,7 @@ type moment struct {
 }
 
 // timeHelp is what the help of a flag that takes a time says about it.
-const timeHelp = "a time (15:04[:05], 2006-01-02 15:04, RFC 3339, or 5m ago)"
+const timeHelp = "a time (15:04[:05], 2006-01-02 15:04, RFC 3339, or 5m or 7d ago)"
 
 // atHelp is the help of --at.
 const atHelp = "as it was at a sequence, or at " + timeHelp
@@ -47,7 +47,7 @@ func parseMoment(s string, now time.Time) (moment, error) {
 	if seq, err := strconv.ParseUint(s, 10, 64); err == nil && seq > 0 {
 		return moment{seq: seq}, nil
 	}
-	if d, err := time.ParseDuration(strings.TrimSuffix(s, " ago")); err == nil && d != 0 {
+	if d, err := parseDuration(strings.TrimSuffix(s, " ago")); err == nil && d != 0 {
 		return moment{time: now.Add(-d.Abs())}, nil
 	}
 	for _, l := range layouts {

@@ -78,20 +78,26 @@ func (g *age) Type() string { return "duration" }
 
 // Set implements pflag.Value.
 func (g *age) Set(s string) error {
-	d, err := time.ParseDuration(s)
-	if number, ok := strings.CutSuffix(s, "d"); ok {
-		var days float64
-		days, err = strconv.ParseFloat(number, 64)
-		// More than a century is more than a duration holds, sooner or later.
-		if d = time.Duration(days * 24 * float64(time.Hour)); !(math.Abs(days) <= 36500) {
-			err = strconv.ErrRange
-		}
-	}
+	d, err := parseDuration(s)
 	if err != nil {
 		return errors.New("an age is a number with its unit, such as 7d, 12h or 1h30m")
 	}
 	*g = age(d)
 	return nil
+}
+
+// parseDuration is time.ParseDuration, and takes days.
+func parseDuration(s string) (time.Duration, error) {
+	number, ok := strings.CutSuffix(s, "d")
+	if !ok {
+		return time.ParseDuration(s)
+	}
+	days, err := strconv.ParseFloat(number, 64)
+	// More than a century is more than a duration holds, sooner or later.
+	if err == nil && !(math.Abs(days) <= 36500) {
+		err = strconv.ErrRange
+	}
+	return time.Duration(days * 24 * float64(time.Hour)), err
 }
 
 // byteCount is the value of a flag: a number of bytes that may have a unit.
