@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 	"strconv"
@@ -26,6 +27,9 @@ func (n named) id() string {
 
 // resolveID finds the one session or execution whose id ends in suffix.
 func resolveID(ctx context.Context, l *ledger.Ledger, suffix string) (named, error) {
+	if suffix == "" { // every id ends in it, also where there is only one
+		return named{}, usageError{errors.New("the ID is empty")}
+	}
 	var found []named
 	want := strings.ToUpper(suffix)
 	for n, err := range allIDs(ctx, l) {
