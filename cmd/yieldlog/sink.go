@@ -35,6 +35,9 @@ offered again, to everybody. docs/subscribing.md says more.`,
 		Args: usageArgs(cobra.MaximumNArgs(1)),
 		RunE: func(c *cobra.Command, args []string) error {
 			if len(args) == 0 {
+				if env || remove || c.Flags().Changed("nats-context") {
+					return usageError{errors.New("name the OWNER")}
+				}
 				return a.listSinks()
 			}
 			var owner ownerPath
@@ -42,13 +45,13 @@ offered again, to everybody. docs/subscribing.md says more.`,
 				return usageError{err}
 			}
 			if remove {
-				return a.changeSink(c.Context(), func(l *ledger.Ledger) error { return l.RemoveSink(c.Context(), string(owner)) })
+				return a.removeSink(c.Context(), string(owner))
 			}
 			s, err := a.ensureSink(c.Context(), string(owner))
 			if err != nil {
 				return err
 			}
-			if natsContext != "" {
+			if c.Flags().Changed("nats-context") {
 				return a.writeNATSContext(natsContext, "the mail of "+s.Owner, s.URL, s.User, s.Password)
 			}
 			return a.printSink(s, env)
@@ -61,35 +64,52 @@ offered again, to everybody. docs/subscribing.md says more.`,
 }
 
 func (a *app) sinks() ([]ledger.Sink, error) {
-	dir, _, err := a.stateDir()
+	dir, err := a.existing()
 	if err != nil {
 		return nil, err
 	}
-	list, err := ledger.ReadSinks(dir)
-	if errors.Is(err, ledger.ErrNoLedger) {
-		return nil, fmt.Errorf("%w: there is no ledger in %s yet", errNoLedger, dir)
+	return ledger.ReadSinks(dir)
+}
+
+// findSink is the owner's sink, if there is one.
+func (a *app) findSink(owner string) (ledger.Sink, bool, error) {
+	list, err := a.sinks()
+	i := slices.IndexFunc(list, func(s ledger.Sink) bool { return s.Owner == owner })
+	if err != nil || i < 0 {
+		return ledger.Sink{}, false, err
 	}
-	return list, err
+	return list[i], true, nil
+}
+
+// removeSink refuses an owner without one: a slip of the pen would leave the
+// credentials that were meant.
+func (a *app) removeSink(ctx context.Context, owner string) error {
+	_, ok, err := a.findSink(owner)
+	if err != nil {
+		return err
+	}
+	if !ok {
+		return usageError{fmt.Errorf("%s has no sink", owner)}
+	}
+	if err := a.changeSink(ctx, func(l *ledger.Ledger) error { return l.RemoveSink(ctx, owner) }); err != nil {
+		return err
+	}
+	if a.json {
+		return a.printJSON("removed", owner)
+	}
+	return nil
 }
 
 // ensureSink is the owner's sink, which is made if there is none.
 func (a *app) ensureSink(ctx context.Context, owner string) (ledger.Sink, error) {
-	find := func() (ledger.Sink, bool, error) {
-		list, err := a.sinks()
-		i := slices.IndexFunc(list, func(s ledger.Sink) bool { return s.Owner == owner })
-		if err != nil || i < 0 {
-			return ledger.Sink{}, false, err
-		}
-		return list[i], true, nil
-	}
-	s, ok, err := find()
+	s, ok, err := a.findSink(owner)
 	if err != nil || ok {
 		return s, err
 	}
 	if err := a.changeSink(ctx, func(l *ledger.Ledger) error { return l.AddSink(ctx, owner) }); err != nil {
 		return s, err
 	}
-	if s, ok, err = find(); err == nil && !ok {
+	if s, ok, err = a.findSink(owner); err == nil && !ok {
 		err = fmt.Errorf("the sink of %s was removed meanwhile; try again", owner)
 	}
 	return s, err

@@ -2,7 +2,6 @@ package main
 
 import (
 	"encoding/json"
-	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -30,19 +29,16 @@ and get stored ones, and nothing else. docs/subscribing.md has examples.
 Somebody must host the ledger for others to connect: an MCP server does, or
 yieldlog serve. The port and the password stay the same over restarts.`,
 		Args: usageArgs(cobra.NoArgs),
-		RunE: func(*cobra.Command, []string) error {
-			dir, _, err := a.stateDir()
+		RunE: func(c *cobra.Command, _ []string) error {
+			dir, err := a.existing()
 			if err != nil {
 				return err
 			}
 			s, err := ledger.ReadSubscriber(dir)
-			if errors.Is(err, ledger.ErrNoLedger) {
-				return fmt.Errorf("%w: there is no ledger in %s yet", errNoLedger, dir)
-			}
 			if err != nil {
 				return err
 			}
-			if natsContext != "" {
+			if c.Flags().Changed("nats-context") {
 				return a.writeNATSContext(natsContext, "reading", s.URL, s.User, s.Password)
 			}
 			return a.printSubscriber(s, env)
@@ -73,7 +69,7 @@ func (a *app) printSubscriber(s ledger.Subscriber, env bool) error {
 
 // writeNATSContext writes what `nats context add` would.
 func (a *app) writeNATSContext(name, what, url, user, password string) error {
-	if name != filepath.Base(name) || strings.HasPrefix(name, ".") {
+	if name == "" || name != filepath.Base(name) || strings.HasPrefix(name, ".") {
 		return usageError{fmt.Errorf("%q is no name for a context", name)}
 	}
 	config := os.Getenv("XDG_CONFIG_HOME")
@@ -96,6 +92,9 @@ func (a *app) writeNATSContext(name, what, url, user, password string) error {
 	}
 	if err := os.WriteFile(file, append(data, '\n'), 0o600); err != nil {
 		return fmt.Errorf("writing the context: %w", err)
+	}
+	if a.json {
+		return a.printJSON("nats_context", map[string]string{"name": name, "file": file})
 	}
 	_, err = fmt.Fprintf(a.out, "%s\n", file)
 	return err
