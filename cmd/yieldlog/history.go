@@ -68,7 +68,13 @@ the session are live.`,
 				if err != nil {
 					return err
 				}
-				return pointError(producers.Rewind(ctx, l, id.session, to))
+				if err := producers.Rewind(ctx, l, id.session, to); err != nil {
+					return pointError(err)
+				}
+				if a.json {
+					return a.printJSON("rewind", map[string]any{"session": id.session, "to": to})
+				}
+				return nil
 			})
 		},
 	}

@@ -62,7 +62,7 @@ names.`,
 		}),
 		RunE: func(c *cobra.Command, args []string) error {
 			if o.forget != "" {
-				return a.writing(c.Context(), func(l *ledger.Ledger) error { return forgetHook(l, o.forget) })
+				return a.writing(c.Context(), func(l *ledger.Ledger) error { return a.forgetHook(l, o.forget) })
 			}
 			if o.command == "" {
 				return usageError{errors.New("--exec COMMAND is missing")}
@@ -94,10 +94,13 @@ func hookName(words ...string) string {
 	return "on-" + hex.EncodeToString(sum[:8])
 }
 
-func forgetHook(l *ledger.Ledger, name string) error {
+func (a *app) forgetHook(l *ledger.Ledger, name string) error {
 	err := l.ForgetCursor(name)
 	if errors.Is(err, fs.ErrNotExist) {
 		return usageError{fmt.Errorf("there is no hook %s", name)}
+	}
+	if err == nil && a.json {
+		return a.printJSON("forgotten", name)
 	}
 	return err
 }

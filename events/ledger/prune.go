@@ -74,7 +74,7 @@ func (l *Ledger) PruneBefore(ctx context.Context, t time.Time, reason string, no
 }
 
 func (l *Ledger) prune(ctx context.Context, reason string, note NotePruned, goes func(Info, StreamInfo) bool) (PruneReport, error) {
-	var r PruneReport
+	r := PruneReport{Segments: []string{}}
 	i, err := l.Info(ctx)
 	if err != nil {
 		return r, fmt.Errorf("pruning: %w", err)
