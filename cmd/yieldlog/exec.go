@@ -115,8 +115,7 @@ func (a *app) execStatus(ctx context.Context, t *terminal, r producers.Result) e
 			r.Refusal = "the background operator & is refused: the command would outlive its shell unseen. " +
 				"Run it without &, and yieldlog itself in the background"
 		}
-		fmt.Fprintln(a.err, "yieldlog:", r.Refusal)
-		return statusError{exitNotStarted}
+		return statusError{exitNotStarted, r.Refusal}
 	}
 	v := t.live
 	if err := v.engine.WaitFor(ctx, r.Seq); err != nil {
@@ -140,12 +139,12 @@ func (a *app) execStatus(ctx context.Context, t *terminal, r producers.Result) e
 func exitOf(s events.Settled) error {
 	switch {
 	case s.ExitCode == nil:
-		return statusError{1}
+		return statusError{code: 1}
 	case *s.ExitCode == 0:
 		return nil
 	case *s.ExitCode < 0:
-		return statusError{128 - *s.ExitCode}
+		return statusError{code: 128 - *s.ExitCode}
 	default:
-		return statusError{*s.ExitCode}
+		return statusError{code: *s.ExitCode}
 	}
 }

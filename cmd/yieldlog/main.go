@@ -14,6 +14,7 @@ import (
 	"io"
 	"os"
 	"os/signal"
+	"slices"
 	"strings"
 	"syscall"
 
@@ -38,7 +39,19 @@ func run(args []string, in io.Reader, out, errOut io.Writer) int {
 	a := &app{in: in, out: out, err: errOut}
 	root := newRoot(a)
 	root.SetArgs(args)
-	return a.report(root.ExecuteContext(ctx))
+	err := root.ExecuteContext(ctx)
+	if errors.As(err, new(usageError)) { // flags are read up to the first wrong one
+		a.json = a.json || asksJSON(args)
+	}
+	return a.report(err)
+}
+
+// asksJSON reports whether --json is among the flags.
+func asksJSON(args []string) bool {
+	if i := slices.Index(args, "--"); i >= 0 {
+		args = args[:i]
+	}
+	return slices.Contains(args, "--json")
 }
 
 // Errors that a subcommand returns to choose its exit code.
@@ -54,8 +67,12 @@ type usageError struct{ error }
 
 func (e usageError) Unwrap() error { return e.error }
 
-// statusError ends yieldlog with the exit status of the command that it ran.
-type statusError struct{ code int }
+// statusError ends yieldlog with the exit status of the command that it ran, or
+// with the one that says why it did not run.
+type statusError struct {
+	code    int
+	refused string
+}
 
 func (e statusError) Error() string { return fmt.Sprintf("the command ended with status %d", e.code) }
 
@@ -101,6 +118,9 @@ func exitHelp() string {
 func (a *app) report(err error) int {
 	var status statusError
 	if errors.As(err, &status) {
+		if status.refused != "" {
+			a.tell(exit{code: status.code, word: "refused"}, errors.New(status.refused))
+		}
 		return status.code
 	}
 	for _, e := range exits {
