@@ -41,6 +41,9 @@ as JSON lines), or markdown.`,
 		ValidArgsFunction: a.completeIDs,
 		RunE: func(c *cobra.Command, args []string) error {
 			if format != formatArchive {
+				if all {
+					return usageError{fmt.Errorf("the format %s holds one session or execution", format)}
+				}
 				return a.render(c.Context(), args, format, file)
 			}
 			if all == (len(args) > 0) {

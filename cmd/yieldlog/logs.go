@@ -29,14 +29,15 @@ ID@OFFSET, as yieldlog grep prints it, begins at that byte. To interrupt
 		ValidArgsFunction: a.completeIDs,
 		RunE: func(c *cobra.Command, args []string) error {
 			ctx := c.Context()
+			suffix, offset, err := splitAddress(args[0])
+			if err != nil {
+				return err
+			}
+			if offset >= 0 && c.Flags().Changed("from") {
+				return usageError{fmt.Errorf("%s says where to begin, and so does --from", args[0])}
+			}
+			from = max(from, offset)
 			return a.reading(ctx, func(l *ledger.Ledger) error {
-				suffix, offset, err := splitAddress(args[0])
-				if err != nil {
-					return err
-				}
-				if offset >= 0 {
-					from = offset
-				}
 				id, err := resolveExecution(ctx, l, suffix)
 				if err != nil {
 					return err
