@@ -44,9 +44,11 @@ func (a *app) printVerification(v replay.Verification) error {
 		for _, f := range v.Findings {
 			fmt.Fprintf(a.out, "%-9s %6d  %s  %s\n", f.Check, f.Seq, look.Short(f.Execution), f.Text)
 		}
-		fmt.Fprintf(a.out, "%s, %s, %s, %s of output (%s pruned): %s\n",
+		if _, err := fmt.Fprintf(a.out, "%s, %s, %s, %s of output (%s pruned): %s\n",
 			look.Count(v.Events, "event"), look.Count(v.Sessions, "session"), look.Count(v.Executions, "execution"),
-			look.Bytes(v.OutputBytes), look.Bytes(v.PrunedBytes), look.Count(len(v.Findings), "finding"))
+			look.Bytes(v.OutputBytes), look.Bytes(v.PrunedBytes), look.Count(len(v.Findings), "finding")); err != nil {
+			return fmt.Errorf("printing: %w", err)
+		}
 	}
 	if !v.OK() {
 		return fmt.Errorf("%w: %d things are wrong", errFindings, len(v.Findings))
