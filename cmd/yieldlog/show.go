@@ -87,7 +87,9 @@ func (a *app) printFacts(p projections.Process, now bool) error {
 		fact("name", "%s", oneLine(p.Requested.Name, 200))
 	}
 	fact("command", "%s", oneLine(p.Requested.Command, 2000))
-	fact("directory", "%s", oneLine(p.Requested.Cwd, 2000))
+	if p.Requested.Cwd != "" { // a refusal may come before it is known
+		fact("directory", "%s", oneLine(p.Requested.Cwd, 2000))
+	}
 	fact("declared", "%s", strings.Join(p.Requested.SideEffects, ", "))
 	fact("requested", "%s", p.RequestedAt.Local().Format("2006-01-02 15:04:05.000"))
 	if p.PID != 0 {

@@ -29,7 +29,7 @@ func unknownCommand(c *cobra.Command, name string) error {
 	if near := c.SuggestionsFor(name); len(near) > 0 {
 		return usageError{fmt.Errorf("unknown command %q: is it %s?", name, strings.Join(near, " or "))}
 	}
-	return usageError{fmt.Errorf("unknown command %q: see `%s help`", name, c.CommandPath())}
+	return usageError{fmt.Errorf("unknown command %q: see `%s --help`", name, c.CommandPath())}
 }
 
 // flagError marks what is wrong with the flags as a wrong use.
@@ -83,6 +83,7 @@ func newHelp(root *cobra.Command) *cobra.Command {
 				return unknownCommand(about, rest[0])
 			}
 			about.InitDefaultHelpFlag()
+			about.InitDefaultVersionFlag()
 			return about.Help()
 		},
 		ValidArgsFunction: func(*cobra.Command, []string, string) ([]string, cobra.ShellCompDirective) {
