@@ -54,6 +54,7 @@ The exit code is 3 when nothing matches.`,
 	c.Flags().BoolVarP(&q.IgnoreCase, "ignore-case", "i", false, "case does not count")
 	c.Flags().IntVarP(&q.Context, "context", "C", 0, "lines to show before and after each match")
 	c.Flags().StringVar(&in, "in", "", "search only this session or execution")
+	_ = c.RegisterFlagCompletionFunc("in", a.completeIDs) // it fails only for a flag that is not there
 	c.Flags().Var(&owner, "owner", "search only this owner's commands")
 	c.Flags().StringVar(&q.Outcome, "outcome", "", "search only what ended so: success, failure, failed, stopped, lost, ...")
 	completeWith(c, "outcome", replay.Outcomes...)

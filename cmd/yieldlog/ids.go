@@ -96,7 +96,8 @@ func allIDs(ctx context.Context, l *ledger.Ledger) func(func(named, error) bool)
 	}
 }
 
-// completeIDs completes an id in the shell. What goes wrong completes nothing.
+// completeIDs completes an id in the shell, as lists print it or, where that was
+// begun, whole. What goes wrong completes nothing.
 func (a *app) completeIDs(c *cobra.Command, args []string, toComplete string) ([]string, cobra.ShellCompDirective) {
 	if len(args) > 1 {
 		return nil, cobra.ShellCompDirectiveNoFileComp
@@ -109,7 +110,7 @@ func (a *app) completeIDs(c *cobra.Command, args []string, toComplete string) ([
 			if err != nil {
 				return err
 			}
-			for _, id := range []string{n.id(), look.Short(n.id())} {
+			for _, id := range []string{look.Short(n.id()), n.id()} {
 				if strings.HasPrefix(id, strings.ToUpper(toComplete)) && !known[n.id()] {
 					known[n.id()] = true
 					ids = append(ids, id)

@@ -43,6 +43,7 @@ another address is for a container's published port, or the end of a tunnel.`,
 	}
 	c.Flags().StringVar(&address, "http", "", "listen here for streamable HTTP, for example 127.0.0.1:7800")
 	c.Flags().StringVar(&fork, "fork", "", "go on from the history of this session")
+	_ = c.RegisterFlagCompletionFunc("fork", a.completeIDs) // it fails only for a flag that is not there
 	return c
 }
 
