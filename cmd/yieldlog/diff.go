@@ -65,7 +65,7 @@ func (a *app) printComparison(c replay.Comparison) error {
 		}
 	}
 	if !c.Same() {
-		return statusError{code: 1}
+		return statusError{1}
 	}
 	return nil
 }

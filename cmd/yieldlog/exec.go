@@ -87,12 +87,12 @@ func (a *app) exec(ctx context.Context, r producers.Request) (err error) {
 
 	l, shut, err := a.openTraced(ctx, cfg)
 	if err != nil {
-		return err
+		return notStartedError{err}
 	}
 	defer func() { err = errors.Join(err, shut()) }()
 	v, err := openSession(ctx, cfg, l, "exec", "")
 	if err != nil {
-		return err
+		return notStartedError{err}
 	}
 	defer func() { err = errors.Join(err, v.end(ctx, "done")) }()
 	t := newTerminal(a, v)
@@ -115,7 +115,7 @@ func (a *app) execStatus(ctx context.Context, t *terminal, r producers.Result) e
 			r.Refusal = "the background operator & is refused: the command would outlive its shell unseen. " +
 				"Run it without &, and yieldlog itself in the background"
 		}
-		return statusError{exitNotStarted, r.Refusal}
+		return notStartedError{errors.New(r.Refusal)}
 	}
 	v := t.live
 	if err := v.engine.WaitFor(ctx, r.Seq); err != nil {
@@ -139,12 +139,12 @@ func (a *app) execStatus(ctx context.Context, t *terminal, r producers.Result) e
 func exitOf(s events.Settled) error {
 	switch {
 	case s.ExitCode == nil:
-		return statusError{code: 1}
+		return statusError{1}
 	case *s.ExitCode == 0:
 		return nil
 	case *s.ExitCode < 0:
-		return statusError{code: 128 - *s.ExitCode}
+		return statusError{128 - *s.ExitCode}
 	default:
-		return statusError{code: *s.ExitCode}
+		return statusError{*s.ExitCode}
 	}
 }

@@ -67,14 +67,16 @@ type usageError struct{ error }
 
 func (e usageError) Unwrap() error { return e.error }
 
-// statusError ends yieldlog with the exit status of the command that it ran, or
-// with the one that says why it did not run.
-type statusError struct {
-	code    int
-	refused string
-}
+// statusError ends yieldlog with the exit status of the command that it ran.
+type statusError struct{ code int }
 
 func (e statusError) Error() string { return fmt.Sprintf("the command ended with status %d", e.code) }
+
+// notStartedError marks why exec did not start its command, whose own statuses
+// are all others.
+type notStartedError struct{ error }
+
+func (e notStartedError) Unwrap() error { return e.error }
 
 // An exit is one way to end: the help lists them, and --json prints the word.
 type exit struct {
@@ -118,14 +120,14 @@ func exitHelp() string {
 func (a *app) report(err error) int {
 	var status statusError
 	if errors.As(err, &status) {
-		if status.refused != "" {
-			a.tell(exit{code: status.code, word: "refused"}, errors.New(status.refused))
-		}
 		return status.code
 	}
 	for _, e := range exits {
 		if !e.is(err) {
 			continue
+		}
+		if errors.As(err, new(notStartedError)) {
+			e.code = exitNotStarted
 		}
 		if e.code != 0 {
 			a.tell(e, err)
