@@ -108,7 +108,7 @@ func (a *app) printDiagnosis(d diagnosis) error {
 			if s.Sealed {
 				sealed = ", sealed"
 			}
-			fmt.Fprintf(w, "stream\t%s: %d messages, %s%s\n", s.Name, s.Messages, look.Bytes(s.Bytes), sealed)
+			fmt.Fprintf(w, "stream\t%s: %s, %s%s\n", s.Name, look.Count(int(s.Messages), "message"), look.Bytes(s.Bytes), sealed)
 		}
 		for _, session := range d.Dead {
 			fmt.Fprintf(w, "dead\tsession %s: its server died; the next one to open the ledger records that\n", session)
