@@ -104,7 +104,7 @@ func oneLine(s string, n int) string {
 		case r < ' ' || (r >= 0x7f && r < 0xa0):
 			b.WriteRune('·')
 		default:
-			b.WriteRune(r)
+			b.WriteString(string(look.Visible(r)))
 		}
 	}
 	return b.String()

@@ -119,6 +119,9 @@ func TestOneLineIsHarmless(t *testing.T) {
 	if got := oneLine("a\x1b[31mb\nc\u009bd", 100); got != "a·[31mb⏎c·d" {
 		t.Errorf("%q", got)
 	}
+	if got := oneLine("exe.\u202etxt", 100); got != `exe.\u202etxt` {
+		t.Errorf("what turns the text round is not named: %q", got)
+	}
 	if got := oneLine("äöüä", 3); got != "äöü…" {
 		t.Errorf("%q", got)
 	}

@@ -54,7 +54,7 @@ func textLine(line string) string {
 		case len(out) >= lineRunes:
 			cut++
 		default:
-			out = append(out, visible(r)...)
+			out = append(out, Visible(r)...)
 		}
 	}
 	if cut > 0 {
@@ -76,8 +76,8 @@ func plain(line string) bool {
 	return true
 }
 
-// visible is a character, or its name if showing it would do something.
-func visible(r rune) []rune {
+// Visible is a character, or its name if showing it would do something.
+func Visible(r rune) []rune {
 	const zeroWidthJoiner, replacement = '\u200d', '\uFFFD'
 	switch {
 	case r == '\t' || r == zeroWidthJoiner || r == replacement || strconv.IsPrint(r):
