@@ -82,6 +82,7 @@ func (l *Ledger) stored(e *entry) {
 	switch b := e.event.Body.(type) {
 	case events.Output:
 		l.positions.note(e.event.Subject, position{offset: b.Offset, segment: e.stream, seq: e.event.Seq})
+		l.store.wrote(len(e.msg.Data))
 	case events.Closed, events.Lost:
 		l.chain.ended(e.event.Session, e.hash)
 	}

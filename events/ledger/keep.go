@@ -62,6 +62,9 @@ func (s *store) keep(ctx context.Context) {
 			var wait time.Duration
 			wait, err = s.lookAfter(ctx)
 			t.Reset(wait)
+			s.dropFull()
+		case <-s.grown:
+			s.dropFull()
 		}
 		if err != nil && ctx.Err() == nil {
 			s.o.Logger.Warn("caring for the ledger's streams", "error", err)
@@ -93,6 +96,26 @@ func (s *store) lookAfter(ctx context.Context) (time.Duration, error) {
 		return hurryInterval, err
 	}
 	return keepInterval, err
+}
+
+// wrote counts bytes of output that were stored, and has the keeper look when they
+// may have filled a block.
+func (s *store) wrote(bytes int) {
+	if s.stored.Add(int64(bytes)) < segmentBlock {
+		return
+	}
+	s.stored.Store(0)
+	select {
+	case s.grown <- struct{}{}:
+	default: // the keeper is about to look
+	}
+}
+
+// dropFull keeps the blocks that a flood has filled from filling memory.
+func (s *store) dropFull() {
+	if h := s.dial.hosting(); h != nil {
+		h.dropFull()
+	}
 }
 
 func (s *store) obey(ctx context.Context, m *nats.Msg) error {

@@ -118,6 +118,18 @@ func (h *host) spareMemory(name string) {
 	}
 }
 
+// dropFull has the server give back the blocks of the active segment that are full.
+func (h *host) dropFull() {
+	segs := h.marker.segments()
+	acc, err := h.ns.LookupAccount(ledgerAccount)
+	if err == nil {
+		_, err = dropFull(acc, segs[len(segs)-1])
+	}
+	if err != nil { // it costs memory, and nothing else
+		h.o.Logger.Debug("giving back full blocks", "error", err)
+	}
+}
+
 // syncStream makes the files of a new stream durable, up to the store.
 func (h *host) syncStream(name string) error {
 	folder := h.dir.stream(name)

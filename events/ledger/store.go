@@ -8,6 +8,7 @@ import (
 	"math/rand/v2"
 	"os"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/nats-io/nats.go"
@@ -28,8 +29,10 @@ type store struct {
 	dir  stateDir
 	dial *dialer
 
-	// reconnected holds a token after each reconnect.
-	reconnected chan struct{}
+	// reconnected holds a token after each reconnect, and grown when output may have
+	// filled a block.
+	reconnected, grown chan struct{}
+	stored             atomic.Int64 // the bytes of output since then
 
 	cancel context.CancelFunc
 	done   sync.WaitGroup
@@ -61,6 +64,7 @@ func openStore(ctx context.Context, o Options) (*store, error) {
 		o: o, dir: dir, cancel: cancel,
 		dial:        &dialer{o: o, dir: dir, was: was, ctx: life, orders: make(chan *nats.Msg, 16)},
 		reconnected: make(chan struct{}, 1),
+		grown:       make(chan struct{}, 1),
 		waiting:     map[chan struct{}]struct{}{},
 	}
 	nc, err := s.dial.connect(ctx, nats.CustomReconnectDelay(s.onReconnecting), nats.DisconnectErrHandler(s.onDisconnect), nats.ReconnectHandler(s.onReconnect))
