@@ -21,7 +21,7 @@ func TestCollectsSeldom(t *testing.T) {
 		t.Fatal(err)
 	}
 	a, err := s.call("exec", map[string]any{"command": "seq 1 1000", "side_effects": []string{"NONE"}})
-	const calls = 500
+	const calls = 2000
 	for range calls {
 		if err == nil {
 			_, err = s.call("wait", map[string]any{"process_id": a.ProcessID})

@@ -345,7 +345,7 @@ func TestAtRestAnExecutionIsFoundInItsBlocks(t *testing.T) {
 			r := reader(t, dir).resting()
 			total := len(r.streams[segmentName(1)])
 			list, err := r.holders(t.Context(), segmentName(1), pattern(events.Filter{Session: "S", Class: events.ClassOutput, ID: "E05"}.Subject()))
-			if err != nil || total < 3 || len(list) == 0 || len(list) > 2 {
+			if err != nil || total < 16 || len(list) == 0 || len(list) > 4 {
 				t.Errorf("its output is in %d of %d blocks, %v", len(list), total, err)
 			}
 			sameAtRest(t, dir)
