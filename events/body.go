@@ -195,6 +195,7 @@ const (
 	TermOwnerStopped Termination = "owner-stopped"
 	TermSessionEnded Termination = "session-ended"
 	TermStalled      Termination = "stalled"
+	TermSpawnFailed  Termination = "spawn-failed"
 	TermLost         Termination = "lost"
 )
 

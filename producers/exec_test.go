@@ -225,6 +225,37 @@ func TestASpawnThatFailsIsRefused(t *testing.T) {
 	}
 }
 
+// Who was given a handle while the command waited for its turn is told that it
+// could not start.
+func TestAHandleWhoseCommandCannotStartHasAnEnd(t *testing.T) {
+	b := newBench(t)
+	b.lanes.held = time.Hour
+	for name, change := range map[string]func(*Request){"exec": func(*Request) {}, "monitor": monitored} {
+		turn := request("read x")
+		turn.SideEffects = []string{"OTHER"}
+		began, over := make(chan string, 1), make(chan error, 1)
+		turn.Started = func(id string) { began <- id }
+		go func() { _, err := b.Exec(context.Background(), turn); over <- err }()
+		first := <-began
+		b.until(first, func(e events.Event) bool { return e.Kind() == events.KindSpawned })
+		soon := t.TempDir()
+		id := b.background("true", change, func(r *Request) { r.SideEffects, r.Cwd = turn.SideEffects, soon })
+		err := errors.Join(os.Remove(soon), b.Write("", first, Input{Close: true}), <-over)
+		if err != nil {
+			t.Fatal(err)
+		}
+		mail, claim := b.collect("")
+		if len(mail) != 1 || mail[0].Execution != id || !strings.Contains(mail[0].Notice, " failed (could not start)") {
+			t.Errorf("%s: %+v", name, mail)
+		}
+		claim.Delivered()
+		n := b.ended(id)
+		if n.Status != events.StatusFailed || n.Termination != events.TermSpawnFailed || n.ExitCode != nil || !strings.Contains(n.Error, "no such file") {
+			t.Errorf("%s: %+v", name, n)
+		}
+	}
+}
+
 func TestM02_OwnersDoNotSeeEachOther(t *testing.T) {
 	b := newBench(t)
 	id := b.background("sleep 600", func(r *Request) { r.Owner = "/root/a" })

@@ -1,6 +1,7 @@
 package producers
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"slices"
@@ -166,16 +167,24 @@ func (e *execution) settle() {
 		t.Stop()
 	}
 	p, no := e.proc, e.refused
+	if no != nil && e.handed() { // whoever has a handle is told how it ended
+		e.refused, e.cause = nil, cmp.Or(e.cause, events.TermSpawnFailed)
+	}
+	refused := e.refused != nil
 	e.mu.Unlock()
 	e.facts.Wait()
 	e.stage.drop() // it was ended before its shell started
 	e.out.flush()
 
-	var end events.Body
+	var why string
 	if no != nil {
-		end = events.Refused{Reason: no.Reason, Message: e.session.hide(e.request)(no.Message)}
+		why = e.session.hide(e.request)(no.Message)
+	}
+	var end events.Body
+	if refused {
+		end = events.Refused{Reason: no.Reason, Message: why}
 	} else {
-		end = e.sumUp(p)
+		end = e.sumUp(p, why)
 	}
 	ev, err := e.session.ledger.Append(e.session.life, e.event(end))
 	if errors.Is(err, ledger.ErrExists) { // somebody found us dead: that stands
@@ -196,7 +205,13 @@ func (e *execution) settle() {
 	e.overAt = time.Now()
 	e.request, e.proc, e.in, e.out, e.timers = Request{}, nil, nil, nil, nil // a handle is kept, and it is small
 	e.mu.Unlock()
-	e.session.retire(e, no != nil, t)
+	e.session.retire(e, refused, t)
+}
+
+// handed reports whether the call has returned, and so its caller has a handle.
+// That of a monitor returns once it is placed. The caller holds the lock.
+func (e *execution) handed() bool {
+	return e.yielded && (e.monitor == nil || isClosed(e.placed))
 }
 
 // retire gives the execution's place back, lets its waiters go, and posts the
@@ -209,8 +224,8 @@ func (s *Session) retire(e *execution, forget bool, t *letter) {
 	}
 	s.mu.Unlock()
 	e.leaveLane()
-	e.place()
 	close(e.done)
+	e.place()
 	switch {
 	case e.monitor != nil:
 		e.monitor.leave(t != nil)
@@ -222,10 +237,11 @@ func (s *Session) retire(e *execution, forget bool, t *letter) {
 	s.over.Done()
 }
 
-// sumUp is the settlement. p is nil when the command never started.
-func (e *execution) sumUp(p *process) events.Settled {
+// sumUp is the settlement. p is nil when the command never started, and why says
+// why it could not.
+func (e *execution) sumUp(p *process, why string) events.Settled {
 	e.mu.Lock()
-	s := events.Settled{Termination: e.cause, Descendants: e.left}
+	s := events.Settled{Termination: e.cause, Descendants: e.left, Error: why}
 	command, began := e.request.Command, e.began
 	e.mu.Unlock()
 	e.out.summary(&s)
@@ -260,7 +276,7 @@ func statusOf(t events.Termination) events.Status {
 		return events.StatusCompleted
 	case events.TermTimedOut:
 		return events.StatusTimedOut
-	case events.TermOutputLimit, events.TermStalled:
+	case events.TermOutputLimit, events.TermStalled, events.TermSpawnFailed:
 		return events.StatusFailed
 	case events.TermLost:
 		return events.StatusLost

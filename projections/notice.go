@@ -28,7 +28,7 @@ func Word(s events.Settled) string {
 		return WordStopped
 	case events.TermTimedOut:
 		return WordTimedOut
-	case events.TermOutputLimit, events.TermStalled, events.TermSignal:
+	case events.TermOutputLimit, events.TermStalled, events.TermSpawnFailed, events.TermSignal:
 		return WordFailed
 	}
 	switch s.Status {
@@ -119,6 +119,8 @@ func detail(s events.Settled) string {
 		return " (output limit)"
 	case events.TermStalled:
 		return " (ledger stalled)"
+	case events.TermSpawnFailed:
+		return " (could not start)"
 	case events.TermLost:
 		return " (session lost)"
 	}

@@ -143,6 +143,8 @@ func endNote(s events.Settled) string {
 		return "output limit"
 	case events.TermStalled:
 		return "ledger stalled"
+	case events.TermSpawnFailed:
+		return "could not start"
 	case events.TermSessionEnded:
 		return "session ended"
 	case events.TermOwnerStopped:
