@@ -9,6 +9,8 @@ import (
 	"syscall"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/yieldlog/yieldlog/events"
 )
 
 // signal sends a signal to exactly this process: the descriptor holds on to it
@@ -75,9 +77,9 @@ func (p *process) exited() bool {
 	return !ok || r.zombie
 }
 
-// pipeSize is what the output pipe of a busy command may hold, in bytes; the
-// kernel's default is 64 KiB.
-const pipeSize = 256 << 10
+// pipeSize is what the output pipe of a busy command may hold, in bytes: as much as
+// a chunk, since each costs a sync. The kernel's default is 64 KiB.
+const pipeSize = events.MaxChunk
 
 // widen lets the pipe hold more, if the system allows it.
 func widen(f *os.File) {
