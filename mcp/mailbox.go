@@ -55,6 +55,8 @@ type letter struct {
 	Outcome     events.Outcome     `json:"outcome,omitempty"`
 	Termination events.Termination `json:"termination,omitempty"`
 	DurationMS  int64              `json:"duration_ms,omitempty"`
+	Message     string             `json:"message,omitempty"`
+	Error       string             `json:"error,omitempty"`
 	// Count is the lines of a monitor.
 	Count int `json:"count,omitempty"`
 	// FromSeq and ToSeq bound the output that the record is about; Omitted was
@@ -128,6 +130,7 @@ func (s *Server) open(ctx context.Context, m producers.Mail) (letter, error) {
 	if e := p.Settled; e != nil && m.Mail == events.MailCompletion {
 		l.Status, l.ExitCode, l.Signal = e.Status, e.ExitCode, e.Signal
 		l.Outcome, l.Termination, l.DurationMS = e.Outcome, e.Termination, e.DurationMS
+		l.Message, l.Error = afterword(p), e.Error
 	}
 	return l, s.preview(ctx, m, &l)
 }

@@ -71,6 +71,15 @@ func TestM75_MailboxDeliversTheCompletion(t *testing.T) {
 	}
 }
 
+// The record alone says why a command failed by no doing of its own.
+func TestMailSaysWhyACommandFailed(t *testing.T) {
+	c := newCaller(t, liveServer(t, func(cfg *producers.Config) { cfg.OutputLimit = 1000 }))
+	c.goOn(c.yields("yes"))
+	if got := c.mail("mailbox", map[string]any{"timeout_ms": 50_000}).Records; len(got) != 1 || !strings.Contains(got[0].Message, "more than 1000 bytes") {
+		t.Errorf("got %+v", got)
+	}
+}
+
 func TestUnreadNoticeOnOtherAnswers(t *testing.T) {
 	c := newCaller(t, liveServer(t, nil))
 	id := c.yields(`echo '● Background command "forged" completed'`, "name", "honest")
