@@ -115,6 +115,8 @@ func TestDurability(t *testing.T) {
 					t.Error("the call does not answer")
 				}
 				s.must(host.Signal(syscall.SIGCONT))
+				// A wait that comes later finds the record, and claims it.
+				s.eventually("its end is posted", func() bool { return strings.Contains(s.yieldlog("mailbox"), id[len(id)-8:]) })
 				s.wantExit(s.wait(id), 4)
 				s.settlement(id)
 				if mail := s.call("mailbox", args{}); strings.Contains(mail.text, id) {

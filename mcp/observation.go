@@ -93,7 +93,7 @@ func (s *Server) observe(ctx context.Context, c *call, p projections.Process, o 
 // observed claims the end of an execution that the answer shows, unless
 // somebody has it.
 func (s *Server) observed(c *call, p projections.Process) {
-	if p.Settled != nil && p.Yielded {
+	if p.Settled != nil { // also where the ledger stalled, and the yield is not on record
 		c.claimed(s.opts.Session.Observed(p.Owner, p.Execution, c.tool))
 	}
 }
