@@ -130,13 +130,13 @@ func (a *app) printDiagnosis(d diagnosis) error {
 }
 
 func (a *app) repair() error {
-	dir, _, err := a.stateDir()
+	dir, err := a.existing()
 	if err != nil {
 		return err
 	}
 	done, err := ledger.Repair(dir)
 	if a.json {
-		return errors.Join(err, a.printJSON("repaired", done))
+		return errors.Join(err, a.printJSON("repaired", append([]string{}, done...)))
 	}
 	for _, line := range done {
 		fmt.Fprintln(a.out, line)
