@@ -434,7 +434,10 @@ func TestCancelledExecIsKilled(t *testing.T) {
 	c := newCaller(t, s)
 	c.send(toolCall(1, "exec", `{"command":"sleep 600","side_effects":["NONE"],"yield_ms":60000}`))
 	c.id = 1
-	eventually(t, "it runs", func() bool { return len(c.call("ps", nil).Processes) > 0 })
+	eventually(t, "it runs", func() bool {
+		list := c.call("ps", nil).Processes
+		return len(list) > 0 && list[0].PID != nil // cancelled before that, it is refused
+	})
 	c.send(`{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":1}}`)
 	id := c.call("ps", nil).Processes[0].ProcessID
 	if got := c.call("wait", map[string]any{"process_id": id}); got.Termination != events.TermCancelled {
