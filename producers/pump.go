@@ -16,7 +16,7 @@ import (
 const (
 	// inFlightMost bounds the output events of an execution that are not
 	// acknowledged: beyond it the pipe is not read, and the command waits.
-	inFlightMost = 4
+	inFlightMost = 8
 	// firstBuffer is the size at which a pump's buffer starts; it grows up to
 	// a chunk's while the command keeps filling it.
 	firstBuffer = 16 << 10

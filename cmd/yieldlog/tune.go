@@ -7,15 +7,14 @@ import (
 	"runtime/metrics"
 )
 
+// The heap grows by growLeast bytes before it is collected, or by growPercent of
+// what lives in it if that is more. A few megabytes live in a server at rest:
+// collected at their double, every other call came with a collection, and took two
+// to five times as long. Some 15 MB live in a flood, which loses a fifth of its rate
+// to a collector that comes after each 10.
 const (
-	// collectAt is when the collector starts, in percent of the living heap. The
-	// heap is small but for blocks of output: a host holds less of them for it.
-	collectAt = 40
-	// heapFloor is how far the heap grows in any case, in bytes. A few megabytes
-	// live in a server at rest: without a floor it collected after every other
-	// call, and the calls beside that took two to five times as long. A flood has 15 MB
-	// that live, and with a floor of 24 MB lost a fifth of its rate to the collector.
-	heapFloor = 48 << 20
+	growLeast   = 32 << 20
+	growPercent = 40
 )
 
 // tuneRuntime sets what the environment does not: when garbage is collected, anew
@@ -27,7 +26,7 @@ func tuneRuntime() {
 		runtime.GOMAXPROCS(runtime.GOMAXPROCS(0) + 1)
 	}
 	if os.Getenv("GOGC") == "" {
-		afterCollection(debug.SetGCPercent(collectAt))
+		afterCollection(debug.SetGCPercent(growPercent))
 	}
 }
 
@@ -35,7 +34,7 @@ func afterCollection(percent int) {
 	live := []metrics.Sample{{Name: "/gc/heap/live:bytes"}}
 	metrics.Read(live)
 	// 4 MB at 100 percent is the least heap that the runtime collects.
-	wanted := max(collectAt, int(100*heapFloor/max(live[0].Value.Uint64(), 4<<20))-100)
+	wanted := max(growPercent, int(100*growLeast/max(live[0].Value.Uint64(), 4<<20)))
 	if wanted > percent+percent/8 || wanted < percent-percent/8 { // setting it stops the world for a moment
 		debug.SetGCPercent(wanted)
 		percent = wanted
