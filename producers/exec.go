@@ -69,6 +69,10 @@ func (s *Session) request(ctx context.Context, r Request) (*execution, *refusal,
 	if !s.settleIn(place, e) {
 		return nil, no, nil
 	}
+	if no != nil {
+		go e.forgo()
+		return nil, no, nil
+	}
 	e.launch(r, place.ended)
 	return e, nil, nil
 }
@@ -125,9 +129,17 @@ func (s *Session) settleIn(p *berth, e *execution) bool {
 		s.over.Done()
 		return false
 	}
-	s.executions[e.id] = e
+	e.judged = true
 	s.mail.began(e.owner)
 	return true
+}
+
+// know lets the execution be found. It comes before its request is appended: who
+// reads of it there may ask for it at once.
+func (s *Session) know(e *execution) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.executions[e.id] = e
 }
 
 // forestall ends what is being judged for the owner, or with "" for all, before
@@ -141,6 +153,7 @@ func (s *Session) forestall(owner string, o stopOrder) {
 }
 
 // judge applies policy and appends requested: nothing starts that is not on record.
+// It returns both an execution and a refusal where that append is in doubt.
 func (s *Session) judge(ctx context.Context, r Request, t *ticket, running int) (*execution, *refusal) {
 	dir, no := s.cfg.check(r, running)
 	if no != nil {
@@ -151,31 +164,35 @@ func (s *Session) judge(ctx context.Context, r Request, t *ticket, running int) 
 	}
 	r.Cwd = dir
 	e := newExecution(s, r, t)
+	s.know(e)
 	wait, done := context.WithTimeout(ctx, recordMost)
 	defer done()
 	ev, err := s.ledger.AppendBeside(wait, e.event(s.requested(r)), e.prepareNext)
 	if err != nil {
-		e.stage.drop()
-		return nil, s.unrecorded(ctx, e, r, err)
+		return e, e.unrecorded(ctx, err)
 	}
 	e.reached(ev.Seq)
 	return e, nil
 }
 
-// unrecorded refuses a request whose append was not acknowledged in time. It
-// may still reach the ledger; its refusal is queued behind it.
-func (s *Session) unrecorded(ctx context.Context, e *execution, r Request, err error) *refusal {
-	no := &refusal{Reason: "ledger", Message: fmt.Sprintf("the command was not started, because it could not be recorded: %v", err)}
+// unrecorded refuses a request whose append was not acknowledged in time. It may
+// still reach the ledger, and so the execution must have an end there.
+func (e *execution) unrecorded(ctx context.Context, err error) *refusal {
+	no := refusal{Reason: "ledger", Message: fmt.Sprintf("the command was not started, because it could not be recorded: %v", err), doubt: true}
 	if ctx.Err() != nil {
-		no = &refusal{Reason: "cancelled", Message: "the call was cancelled before the command started"}
+		no.Reason, no.Message = "cancelled", "the call was cancelled before the command started"
 	}
-	wait, done := context.WithTimeout(context.WithoutCancel(ctx), time.Second)
-	defer done()
-	if err := s.ledger.Post(wait, s.event(e.owner, e.id, s.refusedFact(r, no)), nil); err != nil {
-		s.log.Warn("recording a refusal", "execution", e.id, "error", err)
-	}
-	no.recorded = true
-	return no
+	kept := no
+	e.mu.Lock()
+	e.refused = &kept
+	e.mu.Unlock()
+	return &no
+}
+
+// forgo ends an execution that was not to start.
+func (e *execution) forgo() {
+	defer e.unwant()
+	e.settle()
 }
 
 // requested is what the ledger keeps of a request: no secret, in whatever text
@@ -212,7 +229,7 @@ func (s *Session) hide(r Request) func(text string) string {
 func (s *Session) refuse(ctx context.Context, r Request, no *refusal) (Result, error) {
 	no.Message = excerpt(s.hide(r)(no.Message), 4*refusedText)
 	res := Result{Execution: events.NewID(), Outcome: Refused, Refusal: no.Message, Reason: no.Reason}
-	if no.recorded || no.Reason == "ledger" { // which cannot be recorded
+	if no.doubt || no.Reason == "ledger" { // it has its execution's end, or cannot be recorded
 		return res, context.Cause(ctx)
 	}
 	ev, err := s.ledger.Append(ctx, s.event(r.Owner, res.Execution, s.refusedFact(r, no)))

@@ -9,6 +9,7 @@ import (
 	"os"
 	"path/filepath"
 	"runtime"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -503,5 +504,53 @@ func TestACommandThatIsTooLongIsRefusedByName(t *testing.T) {
 	res, err := b.Exec(t.Context(), request(": "+strings.Repeat("x", 140_000)))
 	if err != nil || res.Outcome != Refused || !strings.Contains(res.Refusal, "128 KiB") {
 		t.Errorf("%+v, %v", res, err)
+	}
+}
+
+// Who reads of a request in the ledger may ask for the command at once, also
+// where its call is given up before it knows that it was recorded.
+func TestARequestOnRecordCanBeFound(t *testing.T) {
+	b := newBench(t)
+	ctx, cancel := context.WithCancel(t.Context())
+	returned, waited := make(chan error, 1), make(chan Result, 1)
+	defer b.ledger.Tap(func(e events.Event) {
+		if e.Kind() != events.KindRequested {
+			return
+		}
+		if _, err := b.find("", e.Subject); err != nil {
+			t.Error(err)
+		}
+		go func() {
+			res, err := b.Wait(context.Background(), "", e.Subject, patience)
+			if err != nil {
+				t.Error(err)
+			}
+			waited <- res
+		}()
+		cancel() // before its append returns
+		select {
+		case err := <-returned:
+			returned <- err
+		case <-time.After(time.Second):
+			t.Error("the call waits for the ledger")
+		}
+	})()
+	go func() { _, err := b.Exec(ctx, request("sleep 600")); returned <- err }()
+	res := <-waited
+	if res.Outcome != Refused || res.Reason != "cancelled" || res.Seq == 0 {
+		t.Errorf("%+v", res)
+	}
+	if err := <-returned; !errors.Is(err, context.Canceled) {
+		t.Error(err)
+	}
+	var kinds []events.Kind
+	for _, e := range b.of(res.Execution) {
+		kinds = append(kinds, e.Kind())
+	}
+	if !slices.Equal(kinds, []events.Kind{events.KindRequested, events.KindRefused}) {
+		t.Errorf("%v", kinds)
+	}
+	if _, err := b.find("", res.Execution); !errors.Is(err, ErrUnknown) {
+		t.Errorf("it is still known: %v", err)
 	}
 }

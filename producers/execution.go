@@ -19,6 +19,8 @@ type execution struct {
 	id      string
 	owner   string
 	request Request
+	// judged says that it is to start, or to end at once. Session.mu guards it.
+	judged bool
 
 	// wanted ends when somebody wants the execution to end.
 	wanted context.Context

@@ -48,8 +48,8 @@ type refusal struct {
 	Reason string
 	// Message is what the caller is told.
 	Message string
-	// recorded is set when the refusal is queued for the ledger already.
-	recorded bool
+	// doubt says that the request may be on record: the refusal is its end.
+	doubt bool
 }
 
 func refuse(reason, format string, args ...any) *refusal {

@@ -131,13 +131,14 @@ func (s *Session) find(owner, id string) (*execution, error) {
 	return e, nil
 }
 
-// running is the executions that are not over and that pick takes.
+// running is the executions that are not over and that pick takes. Those that are
+// still judged are forestalled instead.
 func (s *Session) running(pick func(*execution) bool) []*execution {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	var out []*execution
 	for _, e := range s.executions {
-		if !e.isOver() && pick(e) {
+		if e.judged && !e.isOver() && pick(e) {
 			out = append(out, e)
 		}
 	}

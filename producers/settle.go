@@ -182,7 +182,11 @@ func (e *execution) settle() {
 	}
 	var end events.Body
 	if refused {
-		end = events.Refused{Reason: no.Reason, Message: why}
+		said := events.Refused{Reason: no.Reason, Message: why}
+		if no.doubt { // it stands alone, perhaps
+			said.Request = e.session.refusedFact(e.request, no).Request
+		}
+		end = said
 	} else {
 		end = e.sumUp(p, why)
 	}
