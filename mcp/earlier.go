@@ -106,6 +106,8 @@ func ended(p projections.Process) stopped {
 		why = "process was lost with its server"
 	}
 	out := stopped{ProcessID: p.Execution, Status: string(p.Status), NextSeq: seq(p.Offset), Error: &why}
-	out.ExitCode, out.Outcome, out.Termination = p.Settled.ExitCode, p.Settled.Outcome, p.Settled.Termination
+	if e := p.Settled; e != nil {
+		out.ExitCode, out.Outcome, out.Termination = e.ExitCode, e.Outcome, e.Termination
+	}
 	return out
 }

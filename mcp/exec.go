@@ -117,11 +117,16 @@ func background(r producers.Result) string {
 
 // refused answers for a command that never started.
 func refused(r producers.Result) reply {
-	return answer(struct {
-		Status string `json:"status"`
-		Reason string `json:"reason,omitempty"`
-		Error  string `json:"error"`
-	}{"failed_to_start", r.Reason, r.Refusal})
+	return answer(notStarted{"", "failed_to_start", r.Reason, r.Refusal})
+}
+
+// notStarted is the answer about such a command. It names a process only to who
+// named that.
+type notStarted struct {
+	ProcessID string `json:"process_id,omitempty"`
+	Status    string `json:"status"`
+	Reason    string `json:"reason,omitempty"`
+	Error     string `json:"error"`
 }
 
 func (s *Server) request(c *call) producers.Request {

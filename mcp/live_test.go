@@ -444,3 +444,49 @@ func TestCancelledExecIsKilled(t *testing.T) {
 		t.Errorf("got %+v", got)
 	}
 }
+
+// A call that is given up before its command runs leaves nothing that seems to
+// run or to wait, whenever somebody looks.
+func TestCancelledExecSeemsNeitherToRunNorToWait(t *testing.T) {
+	c := newCaller(t, liveServer(t, nil))
+	only := map[string]any{"include_completed": false}
+	run := func(request int, more string) (listed, string) {
+		known := len(c.call("ps", only).Processes)
+		c.send(toolCall(request, "exec", `{"command":"read x","side_effects":["OTHER"],"yield_ms":60000`+more+`}`))
+		for c.id = request; ; {
+			if list := c.call("ps", only); len(list.Processes) > known {
+				return list.Processes[0], fmt.Sprintf(`{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":%d}}`, request)
+			}
+		}
+	}
+	ends := func(p listed, tool string) {
+		t.Helper()
+		got := c.call(tool, map[string]any{"process_id": p.ProcessID})
+		if got.Status == "running" || got.State != "" {
+			t.Errorf("%s: %+v", tool, got)
+		}
+		if list := c.call("ps", only); len(list.Processes) > 0 && list.Processes[0].ProcessID == p.ProcessID {
+			t.Errorf("it is listed after %s: %+v", tool, list.Processes[0])
+		}
+	}
+	for round := range 40 { // as soon as it is listed: its request may just be on its way
+		p, cancel := run(1000*round+1000, "")
+		c.send(cancel)
+		ends(p, []string{"wait", "stop"}[round%2])
+	}
+	p, cancel := run(100_000, "")
+	eventually(t, "it runs", func() bool { return c.call("ps", only).Processes[0].PID != nil })
+	for round := range 10 { // while it is queued behind the first
+		q, cancel := run(100_000+1000*(round+1), "")
+		if round%2 == 0 {
+			eventually(t, "it is queued", func() bool { return c.call("ps", only).Processes[0].State == "queued" })
+		}
+		c.send(cancel)
+		ends(q, "wait")
+	}
+	c.send(cancel)
+	ends(p, "wait")
+	if m := c.mail("mailbox", nil); len(m.Records) > 0 {
+		t.Errorf("mail: %+v", m)
+	}
+}

@@ -43,6 +43,9 @@ func (s *Server) wait(ctx context.Context, c *call) (reply, error) {
 	if err != nil && !errors.Is(err, producers.ErrUnknown) {
 		return reply{}, fmt.Errorf("waiting: %w", err)
 	}
+	if result.Outcome == producers.Refused { // when its turn came, or before
+		return answer(notStarted{id, "failed_to_start", result.Reason, result.Refusal}), nil
+	}
 	p, ok, err := s.process(ctx, owner, id, result.Seq)
 	if err != nil {
 		return reply{}, err
