@@ -41,4 +41,7 @@
 // offset: spawned, yielded, input, stopping and settled carry the output offset
 // at which they happened. Do not assume that an output event and a lifecycle
 // event can be ordered by time.
+//
+// Behind settled or refused an execution has only pruned, and inputs that failed:
+// that somebody wrote too late stays visible.
 package events
