@@ -45,6 +45,9 @@ type Input struct {
 	Close bool
 	// Resize changes the size of the terminal.
 	Resize *events.Size
+	// Piped says that nobody decided to write it: it flows, and its end too. What
+	// of it does not arrive is not recorded.
+	Piped bool
 }
 
 // StopOptions say how to stop.

@@ -364,3 +364,96 @@ func TestOpeningIsGivenUp(t *testing.T) {
 		t.Errorf("%d sessions are open", len(open))
 	}
 }
+
+// TestNothingFollowsTheEnd races all that is recorded of an execution with its
+// end: only input that somebody wrote too late stands behind that, as failed, and
+// none that was piped.
+func TestNothingFollowsTheEnd(t *testing.T) {
+	b := newBench(t)
+	gone := t.TempDir()
+	began := make(chan string, 1000)
+	var racers, calls sync.WaitGroup
+	control := map[string]func(id string) error{
+		"data":  func(id string) error { return b.Write("", id, Input{Data: []byte("x"), Piped: true}) },
+		"end":   func(id string) error { return b.Write("", id, Input{Close: true, Piped: true}) },
+		"write": func(id string) error { return b.Write("", id, Input{Data: []byte("late")}) },
+		"stop":  func(id string) error { _, err := b.Stop(t.Context(), "", id, StopOptions{}); return err },
+	}
+	racers.Go(func() {
+		for id := range began {
+			for name, f := range control {
+				racers.Go(func() {
+					if err := f(id); err != nil && !errors.Is(err, ErrEnded) && !errors.Is(err, ErrUnknown) && !errors.Is(err, ErrInput) {
+						t.Errorf("%s: %v", name, err)
+					}
+				})
+			}
+		}
+	})
+	for i := range 240 {
+		r := request([]string{"true", "read x", "exec sleep 0.002"}[i%3])
+		r.Yield, r.CloseStdin = time.Duration(i%5)*time.Millisecond, i%2 == 0
+		r.Started = func(id string) { began <- id }
+		if i%4 > 0 {
+			r.SideEffects = []string{"OTHER"} // it queues
+		}
+		if i%7 == 0 {
+			r.Cwd = filepath.Join(gone, strconv.Itoa(i))
+			if err := os.Mkdir(r.Cwd, 0o700); err != nil {
+				t.Fatal(err)
+			}
+			r.Started = func(id string) { _ = os.Remove(r.Cwd); began <- id }
+		}
+		ctx, cancel := context.WithCancel(t.Context())
+		if i%6 == 0 {
+			time.AfterFunc(time.Duration(i%4)*500*time.Microsecond, cancel)
+		}
+		calls.Go(func() {
+			defer cancel()
+			if _, err := b.Exec(ctx, r); err != nil && ctx.Err() == nil {
+				t.Error(err)
+			}
+		})
+		if i%12 == 11 {
+			calls.Wait()
+		}
+	}
+	close(began)
+	racers.Wait()
+	n := b.run(request("true"))
+	if err := b.Write("", n.id, Input{Data: []byte("late")}); !errors.Is(err, ErrEnded) {
+		t.Error(err)
+	}
+	if err := b.Close(t.Context(), "test"); err != nil {
+		t.Fatal(err)
+	}
+	ends, late := map[string]events.Kind{}, 0
+	for e, err := range b.ledger.Read(t.Context(), events.Filter{Session: b.ID()}, 1, 0) {
+		if err != nil {
+			t.Fatal(err)
+		}
+		if e.Class() != events.ClassExecution {
+			continue
+		}
+		input, failed := e.Body.(events.Input)
+		failed = failed && input.Error != ""
+		switch end := ends[e.Subject]; {
+		case end != "" && (!failed || input.Bytes != len("late")):
+			t.Errorf("%s follows %s: %+v", e.Kind(), end, e.Body)
+		case end != "":
+			late++
+		case e.Kind() == events.KindSettled || e.Kind() == events.KindRefused:
+			ends[e.Subject] = e.Kind()
+		}
+		if failed && input.Bytes != len("late") {
+			t.Errorf("piped input is recorded, and did not arrive: %+v", input)
+		}
+	}
+	kinds := map[events.Kind]int{}
+	for _, k := range ends {
+		kinds[k]++
+	}
+	if kinds[events.KindSettled] == 0 || kinds[events.KindRefused] == 0 || late == 0 {
+		t.Errorf("nothing raced: %v, %d too late", kinds, late)
+	}
+}

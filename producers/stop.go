@@ -189,7 +189,8 @@ func (s *Session) StopOwner(ctx context.Context, owner string) ([]string, error)
 
 // Write queues input for the standard input of an execution that runs or waits
 // for its turn. It is delivered in order, and Write does not wait for the command
-// to read it.
+// to read it. What does not arrive is recorded too, also behind the end, unless it
+// is piped.
 func (s *Session) Write(owner, id string, in Input) error {
 	e, err := s.find(owner, id)
 	if err != nil {
@@ -207,8 +208,8 @@ func (s *Session) Write(owner, id string, in Input) error {
 	}
 	e.mu.Unlock()
 	if late {
-		if !s.stay() {
-			return ErrEnded // nothing follows the end of a session
+		if in.Piped || !s.stay() {
+			return ErrEnded // nothing at all follows the end of a session
 		}
 		defer s.over.Done()
 	}
@@ -223,6 +224,8 @@ func (s *Session) Write(owner, id string, in Input) error {
 	if err != nil {
 		fact.Error = err.Error()
 	}
-	e.post(fact)
+	if err == nil || !in.Piped {
+		e.post(fact)
+	}
 	return err
 }

@@ -69,7 +69,7 @@ func (t *terminal) passInput() {
 	buf := make([]byte, inputChunk)
 	for {
 		n, err := t.app.in.Read(buf)
-		in := producers.Input{Data: append([]byte(nil), buf[:n]...), Close: err != nil}
+		in := producers.Input{Data: append([]byte(nil), buf[:n]...), Close: err != nil, Piped: true}
 		if t.write(in) != nil || err != nil {
 			return
 		}
