@@ -16,7 +16,21 @@ import (
 // that had ended before it reports whether mail is unread. The caller holds its
 // claim.
 func declareLost(ctx context.Context, l *ledger.Ledger, session, by string) (unread bool, err error) {
+	for late := map[string]bool{}; ; {
+		known := len(late)
+		if unread, err = declare(ctx, l, session, by, late); err == nil || len(late) == known {
+			return unread, err
+		}
+		l.Refresh(session)
+	}
+}
+
+// declare is declareLost, from a reading of the session. It fails where a
+// settlement was on its way when its server died and arrived since, and notes it
+// in late: then it is to be called again.
+func declare(ctx context.Context, l *ledger.Ledger, session, by string, late map[string]bool) (unread bool, err error) {
 	left, mail := projections.NewRecovery(), newUnposted()
+	mail.late = late
 	last := map[string]time.Time{} // of each execution, when it was last heard of
 	for e, err := range l.Read(ctx, events.Filter{Session: session}, 1, 0) {
 		if err != nil {
@@ -42,8 +56,11 @@ func declareLost(ctx context.Context, l *ledger.Ledger, session, by string) (unr
 			return false, err
 		}
 		s.Error = reason
-		if err := appendOnce(ctx, l, events.Event{Session: session, Owner: u.Owner, Subject: u.Execution, Body: s}); err != nil {
-			return false, err
+		if _, err := l.Append(ctx, events.Event{Session: session, Owner: u.Owner, Subject: u.Execution, Body: s}); err != nil {
+			if errors.Is(err, ledger.ErrExists) {
+				late[u.Execution] = true
+			}
+			return false, fmt.Errorf("declaring %s lost: %w", u.Execution, err)
 		}
 		mail.lose(u.Owner, u.Execution)
 	}

@@ -273,3 +273,63 @@ func TestLostAfterAPrune(t *testing.T) {
 		t.Errorf("settled %+v at %d, %q", p.Settled, p.Offset, p.Anomalies)
 	}
 }
+
+// TestAnEndThatArrivesLateStands lets an append that was on its way when its
+// server died arrive while that is declared lost: what ended is not called lost,
+// and its owner is told how it ended.
+func TestAnEndThatArrivesLateStands(t *testing.T) {
+	dir := t.TempDir()
+	l := newBenchIn(t, dir).ledger
+	way, err := ledger.Open(t.Context(), ledger.Options{Dir: dir})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer way.Close()
+	session, lost, late := events.NewID(), events.NewID(), events.NewID()
+	one := 1
+	for _, e := range []events.Event{
+		{Subject: session, Body: events.Opened{}},
+		{Subject: lost, Body: events.Requested{Command: "a"}},
+		{Subject: lost, Body: events.Spawned{}},
+		{Subject: late, Body: events.Requested{Command: "b"}},
+		{Subject: late, Body: events.Spawned{}},
+	} {
+		e.Session, e.Owner = session, events.RootOwner
+		if _, err := l.Append(t.Context(), e); err != nil {
+			t.Fatal(err)
+		}
+	}
+	defer l.Tap(func(e events.Event) {
+		if e.Subject != lost || e.Kind() != events.KindSettled {
+			return
+		}
+		_, err := way.Append(t.Context(), events.Event{Session: session, Owner: events.RootOwner, Subject: late, Body: events.Settled{
+			Status: events.StatusCompleted, Termination: events.TermExited, Outcome: events.OutcomeFailure, ExitCode: &one,
+		}})
+		if err != nil {
+			t.Error(err)
+		}
+	})()
+	if _, err := declareLost(t.Context(), l, session, "nobody"); err != nil {
+		t.Fatal(err)
+	}
+	var prev, notices string
+	for _, e := range lifecycle(t, l, events.Filter{Session: session}) {
+		if e.Prev != prev {
+			t.Errorf("%s does not follow what is before it", e.Kind())
+		}
+		m, err := events.Encode(e)
+		if err != nil {
+			t.Fatal(err)
+		}
+		prev = events.Hash(m)
+		if p, ok := e.Body.(events.Posted); ok {
+			notices += fmt.Sprintln(p.Mail, p.Execution, p.Executions, p.Notice)
+		}
+	}
+	want := fmt.Sprintln(events.MailCompletion, late, "[]", `● Background command "b" failed (exit code 1)`) +
+		fmt.Sprintln(events.MailResumed, "", []string{lost}, "● Session resumed · 1 command lost; their effects may be partial")
+	if notices != want {
+		t.Errorf("posted: %s", notices)
+	}
+}

@@ -24,6 +24,9 @@ type unposted struct {
 	lost map[string][]string
 	// unread holds the records that were posted and not acknowledged.
 	unread map[string]bool
+	// late are the executions whose end arrived after their server had died: no
+	// call has answered with it.
+	late map[string]bool
 }
 
 // A debt is an execution whose end is to be told.
@@ -54,7 +57,7 @@ func (u *unposted) apply(e events.Event) {
 		switch {
 		case b.Termination == events.TermLost: // by an opener that died itself
 			u.lose(e.Owner, e.Subject)
-		case d != nil && d.yielded && b.Termination != events.TermSessionEnded:
+		case d != nil && (d.yielded || u.late[e.Subject]) && b.Termination != events.TermSessionEnded:
 			d.settled = b
 			u.owed[e.Subject] = d
 		}

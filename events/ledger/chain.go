@@ -47,6 +47,10 @@ func (c *chain) forget(session string) {
 	delete(c.heads, session)
 }
 
+// Refresh has the end of a session's chain read again before the next append to
+// it: somebody else wrote there. Nothing of the session may be on its way.
+func (l *Ledger) Refresh(session string) { l.chain.forget(session) }
+
 func (c *chain) head(session string) string {
 	c.mu.Lock()
 	defer c.mu.Unlock()
