@@ -72,9 +72,9 @@ func parseMessage(line []byte) (message, *rpcError) {
 // misplaced says what stands in place of what.
 func misplaced(err *json.UnmarshalTypeError) string {
 	if err.Field == "" {
-		return fmt.Sprintf("a line must be an object, not a %s", err.Value)
+		return "a line must be an object, and is of type " + err.Value
 	}
-	return fmt.Sprintf("%q must be a string, not a %s", err.Field, err.Value)
+	return fmt.Sprintf("%q must be a string, and is of type %s", err.Field, err.Value)
 }
 
 func validID(id json.RawMessage) bool {

@@ -226,6 +226,17 @@ func TestBadLinesAreAnsweredAndDoNotKill(t *testing.T) {
 	}
 }
 
+func TestAMisplacedValueIsNamedByItsType(t *testing.T) {
+	for line, want := range map[string]string{
+		`{"jsonrpc":"2.0","id":1,"method":["ping"]}`: `not a JSON-RPC message: "method" must be a string, and is of type array`,
+		`42`: "not a JSON-RPC message: a line must be an object, and is of type number",
+	} {
+		if _, err := parseMessage([]byte(line)); err == nil || err.Message != want {
+			t.Errorf("%s: %v", line, err)
+		}
+	}
+}
+
 // A client may write an id in another way when it cancels.
 func TestCancelByAnotherSpellingOfTheID(t *testing.T) {
 	s, _, entered := gated(t)
