@@ -531,7 +531,7 @@ func TestARequestOnRecordCanBeFound(t *testing.T) {
 		select {
 		case err := <-returned:
 			returned <- err
-		case <-time.After(time.Second):
+		case <-time.After(recordMost / 2):
 			t.Error("the call waits for the ledger")
 		}
 	})()
