@@ -324,14 +324,7 @@ func (e *execution) result() (Result, error) {
 }
 
 // isOver reports whether the execution is settled.
-func (e *execution) isOver() bool {
-	select {
-	case <-e.done:
-		return true
-	default:
-		return false
-	}
-}
+func (e *execution) isOver() bool { return isClosed(e.done) }
 
 // settlement is how it ended. Only a settled execution has one.
 func (e *execution) settlement() events.Settled {

@@ -160,11 +160,4 @@ func (t *Turn) take() *ticket {
 }
 
 // admitted reports whether the ticket was let in.
-func (t *ticket) admitted() bool {
-	select {
-	case <-t.ready:
-		return true
-	default:
-		return false
-	}
-}
+func (t *ticket) admitted() bool { return isClosed(t.ready) }

@@ -87,13 +87,12 @@ func (c *Config) checkSideEffects(declared []string) *refusal {
 	if len(declared) == 0 {
 		return refuse(reason, "side_effects must name at least one category; [\"NONE\"] says that there are none")
 	}
-	reads := onlyReads(declared)
 	var blocked []string
 	for _, e := range declared {
 		switch {
 		case !slices.Contains(SideEffects, e):
 			return refuse(reason, "%q is not a side-effect category; the categories are %s", e, strings.Join(SideEffects, ", "))
-		case e == sideEffectNone && !reads:
+		case e == sideEffectNone && !onlyReads(declared):
 			return refuse(reason, "NONE cannot be combined with other side effects")
 		case slices.Contains(c.Blocked, e) && !slices.Contains(blocked, e):
 			blocked = append(blocked, e)

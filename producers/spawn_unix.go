@@ -157,7 +157,6 @@ func terminal(size events.Size) func(*process) ([]*os.File, *syscall.SysProcAttr
 		p.streams = []stream{{kind: events.KindTTY, file: ours}}
 		attr := &syscall.SysProcAttr{Setsid: true, Setctty: true, Ctty: 0}
 		if err := setSize(ours, size); err != nil {
-			closeAll(p.files())
 			return []*os.File{theirs}, nil, err
 		}
 		return []*os.File{theirs, theirs, theirs}, attr, nil
