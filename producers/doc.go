@@ -12,7 +12,7 @@
 // # Goroutines
 //
 //	goroutine             one per                               owns                                       ends
-//	execution.run         execution                             its lifecycle, from lane to settled        at settlement
+//	execution.run, forgo  execution                             its lifecycle, from lane to settled        at settlement
 //	pump.run              output pipe                           the reading end of the pipe                at end of file, or when cut off
 //	stdin.deliver         execution with queued input           the writing end of standard input          when nothing is queued, or the process is gone
 //	escalation timers     stop, timeout                         nothing: they signal the tree              at settlement

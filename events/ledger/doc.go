@@ -69,7 +69,7 @@
 //	outbox watch            noticing that appends stall; resending
 //	keeper                  while hosting: rolling, sealing, swapping and deleting
 //	                        segments, new credentials, restarting a server that
-//	                        does not answer
+//	                        does not answer, giving back the blocks of a flood
 //	auto prune              while hosting: keeping the size limit
 //	auto pack               while hosting: writing the packed twins of segments
 //	removal (host)          the copies of a careful open, once
