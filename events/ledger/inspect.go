@@ -1,6 +1,7 @@
 package ledger
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -182,7 +183,7 @@ func (in *inspection) stream(dir stateDir, m *marker, name string, all, relaxed 
 		last = max(last, r.last)
 	}
 	if !scan {
-		in.frames(name, soonRead(paths))
+		in.frames(name, soonRead(paths), ix)
 	}
 	if had := max(ix.last, in.seen[name]); scan && last < had && !relaxed {
 		in.cutOff(name, folder, paths, last, had)
@@ -224,8 +225,11 @@ func soonRead(paths []string) []string {
 
 // frames checks blocks that are not scanned and that JetStream is going to read:
 // at a record that cannot be one it would cut the block, and its copy, which is a link.
-func (in *inspection) frames(stream string, paths []string) {
-	for _, s := range scanAll(paths, stream, framesInto) {
+func (in *inspection) frames(stream string, paths []string, ix index) {
+	scan := func(buf *bytes.Buffer, path, stream string) (blockScan, error) {
+		return framesInto(buf, path, stream, ix.firsts[blockNumber(path)])
+	}
+	for _, s := range scanAll(paths, stream, scan) {
 		known := slices.ContainsFunc(in.faults, func(f fault) bool { return f.block == s.path })
 		if s.err == nil && s.damage != "" && !known { // glance tells of errors
 			in.fault(stream, s.path, "block %s has a %s, after %d good records; %s", s.path, s.damage, s.records, repairHint)

@@ -123,6 +123,7 @@ func faults() []faultCase {
 	return []faultCase{
 		{"intact", func(*testing.T, stateDir) {}, "", faultEvents, false},
 		{"flipped byte, index valid", func(t *testing.T, d stateDir) { flip(t, block(d, "2"), 5000) }, "", faultEvents - 1, false},
+		{"flipped byte of the first record, index valid", func(t *testing.T, d stateDir) { flip(t, block(d, "2"), 200) }, "", faultEvents - 1, false},
 		{"flipped byte, index stale", func(t *testing.T, d stateDir) { flip(t, block(d, "2"), 5000); stale(t, d) }, "2.blk has a bad checksum", faultEvents - 1, false},
 		{"flipped length, index stale", func(t *testing.T, d stateDir) { flip(t, block(d, "1"), 0); stale(t, d) }, "1.blk has a", faultEvents - 1, false},
 		{"flipped length, index valid", func(t *testing.T, d stateDir) {

@@ -135,10 +135,10 @@ func beginsWell(path, stream string, size int64, first uint64) bool {
 }
 
 // framesInto is scanInto with a look only at the checksums of records that do not
-// follow the one before: it finds what makes JetStream cut a block, or pass over
-// what follows.
-func framesInto(buf *bytes.Buffer, path, stream string) (blockScan, error) {
-	r := blockScan{path: path}
+// follow the one before, or have not the sequence first in the block: it finds
+// what makes JetStream cut a block, or pass over what follows.
+func framesInto(buf *bytes.Buffer, path, stream string, first uint64) (blockScan, error) {
+	r := blockScan{path: path, last: max(first, 1) - 1}
 	b, err := readInto(buf, path)
 	if err != nil {
 		return r, fmt.Errorf("reading block: %w", err)
