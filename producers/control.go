@@ -167,7 +167,10 @@ func NotePruned(ctx context.Context, l *ledger.Ledger, session, owner, execution
 	if !errors.Is(err, ledger.ErrNoSession) {
 		return err
 	}
-	if err := appendDead(ctx, l, events.Event{Session: session, Owner: owner, Subject: execution, Body: p}); err != nil {
+	switch err := appendDead(ctx, l, events.Event{Session: session, Owner: owner, Subject: execution, Body: p}); {
+	case errors.Is(err, ledger.ErrLive): // a sink has half a minute
+		return fmt.Errorf("the ended session %s has mail that somebody is just taking; prune again in a minute: %w", session, err)
+	case err != nil:
 		return fmt.Errorf("noting what was pruned: %w", err)
 	}
 	return nil
