@@ -2,7 +2,9 @@ package ledger
 
 import (
 	"math/rand/v2"
+	"reflect"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -74,14 +76,7 @@ func TestFullBlocksAreGivenBack(t *testing.T) {
 
 // keepBlocks has the server keep the blocks of the first segment for so long.
 func keepBlocks(t *testing.T, acc *server.Account, d time.Duration) {
-	fs, err := fileStore(acc, segmentName(1))
-	if err != nil {
-		t.Fatal(err)
-	}
-	mu, err := lockOf(fs)
-	if err != nil {
-		t.Fatal(err)
-	}
+	fs, mu := firstStore(t, acc)
 	expire, err := field[time.Duration](fs.FieldByName("fcfg"), "CacheExpire")
 	if err != nil {
 		t.Fatal(err)
@@ -94,14 +89,7 @@ func keepBlocks(t *testing.T, acc *server.Account, d time.Duration) {
 // heldBlocks counts the blocks of the first segment, and those that are in memory
 // beside the last.
 func heldBlocks(t *testing.T, acc *server.Account) (all, held int) {
-	fs, err := fileStore(acc, segmentName(1))
-	if err != nil {
-		t.Fatal(err)
-	}
-	mu, err := lockOf(fs)
-	if err != nil {
-		t.Fatal(err)
-	}
+	fs, mu := firstStore(t, acc)
 	mu.RLock()
 	defer mu.RUnlock()
 	blocks := fs.FieldByName("blks")
@@ -118,4 +106,17 @@ func heldBlocks(t *testing.T, acc *server.Account) (all, held int) {
 		mu.RUnlock()
 	}
 	return blocks.Len(), held
+}
+
+// firstStore is the server's store of the first segment, and its lock.
+func firstStore(t *testing.T, acc *server.Account) (reflect.Value, *sync.RWMutex) {
+	fs, err := fileStore(acc, segmentName(1))
+	if err != nil {
+		t.Fatal(err)
+	}
+	mu, err := lockOf(fs)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return fs, mu
 }
