@@ -79,7 +79,7 @@ func (s *Server) launch(ctx context.Context, c *call, request producers.Request)
 		return reply{}, fmt.Errorf("running the command: %w", err)
 	}
 	if result.Outcome == producers.Refused {
-		return refused(result), nil
+		return refused("", result), nil
 	}
 	if result.Outcome != producers.Settled {
 		c.after = append(c.after, func(written bool) {
@@ -115,18 +115,15 @@ func background(r producers.Result) string {
 	return "The command goes on in the background. Use wait, read, write or stop with its process_id; its end also reaches your mailbox."
 }
 
-// refused answers for a command that never started.
-func refused(r producers.Result) reply {
-	return answer(notStarted{"", "failed_to_start", r.Reason, r.Refusal})
-}
-
-// notStarted is the answer about such a command. It names a process only to who
+// refused answers for a command that never started. It names a process only to who
 // named that.
-type notStarted struct {
-	ProcessID string `json:"process_id,omitempty"`
-	Status    string `json:"status"`
-	Reason    string `json:"reason,omitempty"`
-	Error     string `json:"error"`
+func refused(id string, r producers.Result) reply {
+	return answer(struct {
+		ProcessID string `json:"process_id,omitempty"`
+		Status    string `json:"status"`
+		Reason    string `json:"reason,omitempty"`
+		Error     string `json:"error"`
+	}{id, "failed_to_start", r.Reason, r.Refusal})
 }
 
 func (s *Server) request(c *call) producers.Request {

@@ -44,7 +44,7 @@ func (s *Server) wait(ctx context.Context, c *call) (reply, error) {
 		return reply{}, fmt.Errorf("waiting: %w", err)
 	}
 	if result.Outcome == producers.Refused { // when its turn came, or before
-		return answer(notStarted{id, "failed_to_start", result.Reason, result.Refusal}), nil
+		return refused(id, result), nil
 	}
 	p, ok, err := s.process(ctx, owner, id, result.Seq)
 	if err != nil {
